@@ -266,7 +266,8 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     with contextlib.suppress(FileNotFoundError, ValueError):
         old = records.read_machine(folder)
     same = bool(old) and all(old.get(key) == machine.get(key) for key in SAME)
-    aside = [path for path in sorted(folder.glob("*.csv")) if not same or _seed(path) not in (None, seed)]
+    every = (path for path in sorted(folder.glob("*.csv")) if path.stem != records.PROVENANCE)
+    aside = [path for path in every if not same or _seed(path) not in (None, seed)]
     for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
         path.with_suffix(".json").unlink(missing_ok=True)  # as the plan, it speaks of them
@@ -525,8 +526,9 @@ def measure_willing(
     problems: Sequence[Problem],
     contenders: Mapping[str, Contender],
     must: Collection[str] = (),
+    timer: Timer = bench.time,
 ) -> None:
-    """Measure problems with the contenders that take them: see `willing`.
+    """Measure problems with the contenders that take them: see `willing`. timer: as `Run.measure` has it.
 
     Who is left out has no row of any of these problems, which is said and written down (`records.read_absent`).
     """
@@ -535,7 +537,7 @@ def measure_willing(
         _say(f"{run.room}/{experiment} goes on without it: {why}")
         leave_out(run.folder / f"{experiment}.csv", name, problems, why)
 
-    willing(contenders, partial(run.measure, experiment, problems), left_out, must)
+    willing(contenders, partial(run.measure, experiment, problems, timer=timer), left_out, must)
 
 
 def leave_out(path: Path, contender: str, problems: Iterable[Problem], why: str) -> None:

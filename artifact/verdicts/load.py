@@ -22,11 +22,12 @@ A claim of a source is judged by a rule, which the file states in full:
 - A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
   and a weaker one, `partly`. Where a source gives a word and no number, the number is ours and the file says
   so. A claim whose records are missing is "not measured on this GPU", with the reason.
-- `better = "more"` or `"less"` in an expectation of a range, for what a source says is at least so fast: what lies beyond
-  the range on that side, and is else as claimed, is "exceeded".
-- `set = true`: the claim is over the source's own set of matrices, whose names are the rows of the system's matrices.csv
-  with `source = yes`. It is judged on these alone, and only where the records have every one of them, or a reason for
-  what they lack; else it is "undecided on these inputs", and what was measured stands there by classes of non-zeros.
+- `better = "more"` or `"less"` in an expectation of a range, for what a source says is at least so fast: what lies
+  beyond the range on that side, and is else as claimed, is "exceeded".
+- `set = true`: the claim is over the source's own set of matrices, whose names are the rows of the system's
+  matrices.csv with `source = yes`. It is judged on these alone, and only where the records have every one of them, or a
+  reason for what they lack; else it is "undecided on these inputs", and what was measured stands there by classes of
+  non-zeros.
 - A list of contenders, `speedup = ["a", "b"]`, holds each to the expectation, by name; a string is one
   contender.
 - `"published"` among the numbers of `expect` stands for those of `published`: `near = "published"` for [low,
@@ -50,8 +51,8 @@ A claim of a source is judged by a rule, which the file states in full:
   where a source does not say which algorithm of its library it ran.
 - An experiment "others/anchors" is what the code of others gave on this GPU, `others/<gpu>/anchors.csv` of the system:
   the verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
-- With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
-  verdict is given beside.
+- With `repeats` a point that several of the experiments have, runs of one measurement or sweeps that cross, counts
+  once: times and rates by the geometric mean over them. The verdict by each experiment alone is given beside.
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
   the records of the home GPU do not tell (`took`): counters, a single point, a system that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the

@@ -33,9 +33,10 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book.study import Study, given, has, where
 from artifact.drawing import compiled, style
-from artifact.measure import external, matrices, records
+from artifact.measure import bench, external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
+from artifact.verdicts import sets
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, published, windows
 from kernels.contract import PreparedKernel, Problem, timed
@@ -278,10 +279,12 @@ def side(label: pd.Series) -> pd.Series:
 # ---------------------------------------------------------------- who is in which experiment
 
 LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
+WARM = "_warm"  #: behind the name of an experiment that is measured as the source does (IV), `as_the_source`
 #: Sweep of the system's kernels -> contenders; those that a GPU or an installation does not offer are left out.
 SWEEPS = {
     "ladder": (*LADDER, TORCH, DENSE, TRITON, TUNED),
     "gate_proj": LAYER,
+    f"gate_proj{WARM}": LAYER,
     "shapes": LAYER,
     "tried": ("unit_ring", *TRIED),
     "blocks": ("auto", TRITON, TUNED, BSR),
@@ -296,7 +299,7 @@ class Real:
 
     contenders: tuple[str, ...]
     sizes: tuple[int, ...]  #: N
-    every_nth: int = 1  #: of the matrices, where all would take too long
+    every_nth: int = 1  #: of the matrices that are not the source's, where all would take too long
     order: str = "rcm"  #: of rows and columns, of `operands.REORDERS`
     how: Mapping[str, Any] = field(default_factory=dict)  #: arguments of `problem_from_csr`
 
@@ -314,6 +317,7 @@ REAL = {
     "spmm_half": Real((WCSR, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]), WIDE, every_nth=2, order="", how=HALF),
     "wcsr_parts": Real(PARTS, (512,), every_nth=5, how=TF32),
 }
+REAL |= {f"{name}{WARM}": REAL[name] for name in ("ablation", "spmm_tf32")}
 KICK_MATRICES = 3
 #: What takes a matrix in blocks.
 IN_BLOCKS = {*LADDER, *TILES, BELL, BSR, TRITON}
@@ -336,11 +340,25 @@ def get(run: Run, name: str) -> pd.DataFrame | None:
     """
     if name in SWEEPS:
         here = offered(run, name, SWEEPS[name])
-        problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in kernels.sweeps(run.preset)[name]]
-        return run.measure(name, problems, here) if set(here) & set(LADDER) else None
+        shapes = kernels.sweeps(run.preset)[name.removesuffix(WARM)]
+        problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes]
+        return run.measure(name, problems, here, timer(name)) if set(here) & set(LADDER) else None
     if folder := _matrices(run):
         _measure_real(run, name, REAL[name], folder)
     return with_csr(Study(run).read(name))
+
+
+def as_the_source(contenders: Mapping[str, Any], device, *, budget_s: float, **more: Any) -> dict[str, bench.Timing]:
+    """Time ten launches that do not count and the mean of a hundred, nothing flushed; arguments of `bench.time_calls`.
+
+    budget_s: an eighth of what a contender may take: a hundred launches are long.
+    """
+    return bench.time_calls(contenders, device, warmup=10, calls=100, samples=1, budget_s=8 * budget_s, **more)
+
+
+def timer(experiment: str) -> harness.Timer:
+    """Return what times an experiment: this book's timer, or loops as the source has them."""
+    return as_the_source if experiment.endswith(WARM) else bench.time
 
 
 def _matrices(run: Run) -> Path | None:
@@ -378,19 +396,28 @@ def present(folder: Path, most: int | None = None) -> pd.Series:
     return matrices.present(matrices.listed(registry.FOLDER / SYSTEM / registry.MATRICES)[:most], folder)["name"]
 
 
+def chosen(names: Iterable[str], every_nth: int) -> list[str]:
+    """Return the matrices that the source measured, and of the others every so many."""
+    theirs = sets.source(SYSTEM)
+    return [name for i, name in enumerate(names) if name in theirs or i % every_nth == 0]
+
+
 def _measure_real(run: Run, experiment: str, of: Real, folder: Path) -> None:
     path, every = run.folder / f"{experiment}.csv", offered(run, experiment, of.contenders)
     if all(name.startswith(LIBRARIES) for name in every):
         return
     few = KICK_MATRICES if run.preset == "kick" else None
     sizes = WIDE[:1] if few and of.how else of.sizes
-    for name in present(folder)[:: of.every_nth][:few]:
+    for name in chosen(present(folder), of.every_nth)[:few]:
         if _is_there(path, name, sizes, every):
             continue  # without reading and reordering it once more
         a = matrix(name, folder, of.order)
         left = too_large(a, every, of.how.get("dtype", "bfloat16"), run.machine.get("memory_bytes", np.inf))
         if not of.how and set(left) - {BELL, TRITON}:
-            continue  # the matrix itself is in blocks
+            at = {n: (name, a.m, n, a.k, a.nnz / (float(a.m) * a.k)) for n in sizes}
+            for contender, n in product(every, sizes):  # the matrix itself is in blocks
+                records.leave_out(path, (contender, *at[n]), next(iter(left.values())))
+            continue
         problems = [operands.problem_from_csr(a, n, run.seed, name, reorder="", **of.how) for n in sizes]
         for contender, why in left.items():
             harness.leave_out(path, contender, problems, why)
@@ -398,7 +425,8 @@ def _measure_real(run: Run, experiment: str, of: Real, folder: Path) -> None:
         if of.how and KEPT in here:
             here[KEPT] = partial(in_source_layout, here[KEPT])
         # Ours must not fail: then the measurement ends, as everywhere.
-        harness.measure_willing(run, experiment, problems, here, [n for n in here if not n.startswith(LIBRARIES)])
+        ours = [n for n in here if not n.startswith(LIBRARIES)]
+        harness.measure_willing(run, experiment, problems, here, ours, timer(experiment))
 
 
 def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]) -> bool:

@@ -181,7 +181,8 @@ def stated(claim: load.Claim) -> float | None:
 def stability(claims: Iterable[load.Claim], folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return COLUMNS of the claims that the records in `folder` decide, and their verdicts in each resample.
 
-    No probability where nothing can be drawn, as of a counter that was read once at one point.
+    No probability where nothing can be drawn, as of a counter that was read once at one point, nor where the verdict is
+    that these inputs do not decide.
     """
     judged, rows, draws = judge.kept(claims, folder).set_index("id"), [], {}
     of = cache(lambda room, run: Evidence(folder, room))
@@ -190,14 +191,15 @@ def stability(claims: Iterable[load.Claim], folder: Path) -> tuple[pd.DataFrame,
         sweeps = evidence.sweeps(claim.experiment)
         for (run, e), name in itertools.product(enumerate(others, 1), sweeps):
             e.read[name] = e.read[name] if name in e.read else another(first, name, run)
-        taken = [e.only(claim.rule.at, claim.rule.repeats) for e in (first, *others)]
-        runs = [claim.rule.quantity(e, claim.experiment) for e in taken]
+        runs = [claim.rule.quantity(judge.inputs(claim, e)[0], claim.experiment) for e in (first, *others)]
         said, numbers, what = resampled(claim, runs)
-        final = pd.Series([judge.carried(claim, verdict, folder.name) for verdict in said])
-        verdict, share = judged["verdict"][claim.id], final.value_counts(normalize=True)
+        verdict = judged["verdict"][claim.id]
+        final = pd.Series([judge.carried(claim, verdict if verdict in measures.OPEN else v, folder.name) for v in said])
+        share = final.value_counts(normalize=True)
         once = all(run.all.equals(runs[0].all) for run in runs)
         second = all((folder / claim.room / records.REPEAT / f"{name}.csv").is_file() for name in sweeps)
-        known = np.nan if once and what.startswith("1 ") else share.get(verdict, 0.0)
+        fixed = verdict in measures.OPEN or (once and what.startswith("1 "))
+        known = np.nan if fixed else share.get(verdict, 0.0)
         next_one = next(iter(share.drop(verdict, errors="ignore").items()), ("", 0.0))
         spread = (judged["value"][claim.id], *np.percentile(numbers, ENDS))
         how = ONE if once else SECOND if second else SCATTER

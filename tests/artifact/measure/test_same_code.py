@@ -152,6 +152,11 @@ def test_what_is_forced_stands_beside_the_own_kernel_and_the_fastest_dense_produ
     assert said[0] == "left out: portable_99kib: it takes more memory" and len(said) == 4
 
 
+def test_points_of_no_system_are_refused_before_a_gpu_is_looked_for(capsys):
+    assert portable.main(["--only", "stripes"]) == 2
+    assert "no points 'stripes'; known: " in capsys.readouterr().err
+
+
 @pytest.mark.gpu
 @pytest.mark.alone
 def test_a_point_of_each_is_right_and_timed(device, monkeypatch, tmp_path):

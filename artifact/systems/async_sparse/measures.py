@@ -85,7 +85,7 @@ def fill(e: Evidence, experiments, order: str, beside: str = "") -> Values:
     need(not df.empty, "There are no statistics of a matrix of these records.")
     found = df[order] / (df[beside] if beside else 1.0)
     found.index = _index(experiments, found.index)
-    return Values({"blocks": found}, *([".2f", "×"] if beside else [".1f", "%", 100]), named=False)
+    return Values({"blocks": found}, ".2f", "×") if beside else Values({"blocks": found}, ".1f", "%", 100)
 
 
 def part_of_model(e: Evidence, experiments, part: str, configuration: str, beside: str = "") -> Values:
@@ -99,7 +99,7 @@ def part_of_model(e: Evidence, experiments, part: str, configuration: str, besid
     us = df.pivot(index="n", columns="part", values="us")
     found = us[part] / (us[beside] if beside else us.sum(axis=1))
     found.index = _index(experiments, found.index, "n")
-    return Values({part: found}, *([".2f", "×"] if beside else [".0f", "%", 100]), named=False)
+    return Values({part: found}, ".2f", "×") if beside else Values({part: found}, ".0f", "%", 100)
 
 
 def multiplying(e: Evidence, experiments, of: str) -> Values:

@@ -31,18 +31,22 @@ from artifact.verdicts import evidence
 from artifact.verdicts.evidence import QUANTITIES, Evidence, NotMeasured, Values, contenders, denser, need
 
 REPRODUCED = "reproduced"
+EXCEEDED = "exceeded"  #: beyond what is stated, on the better side
 PARTLY = "partly"
 NOT_REPRODUCED = "not reproduced"
-NOT_CARRIED = "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.carried`
+NOT_CARRIED = "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.judge`
+UNDECIDED = "undecided on these inputs"  #: the source's own set of inputs was not measured
 NOT_MEASURED = "not measured on this GPU"
-VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, NOT_MEASURED)
+VERDICTS = (REPRODUCED, EXCEEDED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, UNDECIDED, NOT_MEASURED)
+HOLDS, FAILS, OPEN = (REPRODUCED, EXCEEDED), (NOT_REPRODUCED, NOT_CARRIED), (UNDECIDED, NOT_MEASURED)
 OFTEN = 0.9  #: "nine in ten" of the points
 
 
-#: What is said of an extension, an open question of a source or a kernel of ours: nothing was claimed, so that nothing
-#: is reproduced. The sign and the colour are those of the verdict.
+#: What is said of an extension, an open question of a source or a kernel of ours, and of a stand-in: nothing was
+#: claimed of it, so that nothing is reproduced. The sign and the colour are those of the verdict.
 ANSWERS = {
     REPRODUCED: "holds here",
+    EXCEEDED: "holds here, by more than asked",
     PARTLY: "holds here in part",
     NOT_REPRODUCED: "does not hold here",
     NOT_CARRIED: "does not hold here",
@@ -251,9 +255,16 @@ def grade(value: float, reproduced: float, partly: float) -> str:
     return REPRODUCED if value >= reproduced else PARTLY if value >= partly else NOT_REPRODUCED
 
 
-def all_of(verdicts: Sequence[str]) -> str:
-    """Return the verdict on a claim about several things at once."""
-    return verdicts[0] if len(set(verdicts)) == 1 else PARTLY
+def all_of(verdicts: Iterable[str]) -> str:
+    """Return the verdict on several things at once: that of all of them, or partly.
+
+    Some exceeded and the others reproduced is exceeded. What is open counts only where nothing is decided.
+    """
+    decided = set(verdicts) - set(OPEN) or set(verdicts)
+    if len(decided) == 1:
+        return decided.pop()
+    alike = ((HOLDS, EXCEEDED), (FAILS, NOT_REPRODUCED), (OPEN, UNDECIDED))
+    return next((told for kinds, told in alike if decided <= set(kinds)), PARTLY)
 
 
 def at_least(r: Reduced, limit: float, partly: float) -> Judged:
@@ -276,53 +287,82 @@ def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | Non
     return Judged(all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]), threshold)
 
 
-def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
+def near(r: Reduced, between: Sequence[float], factor: float, partly: float, better: str = "") -> Judged:
     """Near the stated range, by factors.
 
     Reproduced if nine in ten of the values lie within the factor `factor` of [low, high], partly if nine in ten lie
     within the factor `partly`. Lines are judged one by one instead: reproduced if all are, partly if they differ.
+    With `better`, "more" or "less", exceeded if only values beyond the range on that side keep it from being
+    reproduced.
     """
     groups = [pd.Series([value]) for value in r.values] if r.lines else [r.values]
-    verdicts, off = zip(*(_near(group, between, factor, partly) for group in groups), strict=True)
+    verdicts, off = zip(*(_near(group, between, factor, partly, better) for group in groups), strict=True)
     return Judged(all_of(verdicts), (between[0] / factor, between[1] * factor), {"off": off})
 
 
-def _near(values: pd.Series, between: Sequence[float], factor: float, partly: float) -> tuple[str, float]:
+def _near(
+    values: pd.Series, between: Sequence[float], factor: float, partly: float, better: str = ""
+) -> tuple[str, float]:
     """Return the verdict, and the farthest distance: the factor by which a value lies outside, 1 inside."""
-    with np.errstate(divide="ignore"):
-        off = np.maximum(1.0, np.maximum(between[0] / values, values / between[1])) * (1 - 1e-9)
-    shares = [(off <= limit).mean() >= OFTEN for limit in (factor, partly)]
-    return REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED, float(off.max())
+
+    def off(values: pd.Series) -> pd.Series:
+        with np.errstate(divide="ignore"):
+            return np.maximum(1.0, np.maximum(between[0] / values, values / between[1])) * (1 - 1e-9)
+
+    def judge(values: pd.Series) -> str:
+        shares = [(off(values) <= limit).mean() >= OFTEN for limit in (factor, partly)]
+        return REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED
+
+    return _sided(judge, values, between, better), float(off(values).max())
 
 
-def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
+def _sided(judge: Callable[[pd.Series], str], values: pd.Series, between: Sequence[float], better: str) -> str:
+    """Return what `judge` says of values; with `better` of those that lie beyond the range there as if at its end."""
+    plain = judge(values)
+    if not better or plain == REPRODUCED:
+        return plain
+    held = judge(values.clip(upper=between[1]) if better == "more" else values.clip(lower=between[0]))
+    return EXCEEDED if held == REPRODUCED else held
+
+
+def spans(r: Reduced, between: Sequence[float], factor: float, partly: float, better: str = "") -> Judged:
     """Reproduced if the values have the stated range, both ends of it.
 
     The smallest value must be that end within the factor `factor` and the largest the other, partly within `partly` or
     if the ends differ in this; and the verdict is no better than that of `near` on all values, reproduced if nine in
-    ten lie in the range, widened by `factor`, partly by `partly`.
+    ten lie in the range, widened by `factor`, partly by `partly`. With `better`, "more" or "less", exceeded if only
+    values beyond the range on that side keep it from being reproduced.
     """
-    inside, _ = _near(r.values, between, factor, partly)
+    inside, _ = _near(r.values, between, factor, partly, better)
     ends = zip((r.values.min(), r.values.max()), between, strict=True)
-    verdicts, off = zip(*(_near(pd.Series([v]), (end, end), factor, partly) for v, end in ends), strict=True)
+    verdicts, off = zip(*(_near(pd.Series([v]), (end, end), factor, partly, better) for v, end in ends), strict=True)
     verdict = max(inside, all_of(verdicts), key=VERDICTS.index)
     return Judged(verdict, (between[0] / factor, between[1] * factor), {"off": off})
 
 
-def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None) -> Judged:
+def within(
+    r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None, better: str = ""
+) -> Judged:
     """In the stated range, widened by `tolerance` on each side.
 
     Reproduced if nine in ten of the values are, and every line. With `partly`, a wider tolerance, partly if nine in
-    ten are within that; without, partly if half of the values are, or the geometric mean of the points.
+    ten are within that; without, partly if half of the values are, or the geometric mean of the points. With `better`,
+    "more" or "less", exceeded if only values beyond the range on that side keep it from being reproduced.
     """
     low, high = between
-    often = 1.0 if r.lines else OFTEN
-    inside, wider = (float(r.values.between(low - by, high + by).mean()) for by in (tolerance, partly or tolerance))
-    by_mean = partly is None and not r.lines and inside < 0.5
-    half = wider >= OFTEN if partly is not None else inside >= 0.5
-    half = half or (by_mean and low - tolerance <= records.geomean(r.values) <= high + tolerance)
-    verdict = REPRODUCED if inside >= often else PARTLY if half else NOT_REPRODUCED
-    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": inside})
+
+    def share(values: pd.Series, by: float) -> float:
+        return float(values.between(low - by, high + by).mean())
+
+    def judge(values: pd.Series) -> str:
+        inside = share(values, tolerance)
+        half = inside >= 0.5 if partly is None else share(values, partly) >= OFTEN
+        if partly is None and not r.lines and inside < 0.5:
+            half = low - tolerance <= records.geomean(values) <= high + tolerance
+        return REPRODUCED if inside >= (1.0 if r.lines else OFTEN) else PARTLY if half else NOT_REPRODUCED
+
+    verdict = _sided(judge, r.values, between, better)
+    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": share(r.values, tolerance)})
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -402,9 +442,9 @@ PARTS: dict[str, tuple[tuple[Callable, ...], str, int]] = {
 }
 
 
-def said(verdict: str, extension: bool = False) -> str:
-    """Return a verdict in words: as it is of a claim, as an answer of an extension."""
-    return ANSWERS.get(verdict, verdict) if extension else verdict
+def said(verdict: str, aside: str = "") -> str:
+    """Return a verdict in words: as it is of a claim, as an answer of what stands aside."""
+    return ANSWERS.get(verdict, verdict) if aside else verdict
 
 
 @dataclass(frozen=True)
@@ -436,6 +476,9 @@ class Outcome:
     unit: str = ""
     threshold: tuple[float | None, float | None] = (None, None)
     points: int = 0
+    #: Of a claim over a set of matrices: class of non-zeros -> value, matrices, and what was measured in words.
+    classes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lacks: str = ""  #: what of that set was not measured, where that leaves it undecided
 
 
 def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:

@@ -111,7 +111,7 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         claims=len(claims),
         of=of,
         theirs=len(theirs),
-        consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
+        consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
         ours=len(df) - len(claims) - len(theirs),
         script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,
@@ -156,8 +156,8 @@ def fared(judged: Judged) -> Markup:
     if not judged:
         return Markup()
     claims = judge.counted(next(iter(judged.values())))
-    measured = claims[claims["verdict"] != measures.NOT_MEASURED]
-    holds = measured["verdict"] == measures.REPRODUCED
+    measured = claims[~claims["verdict"].isin(measures.OPEN)]
+    holds = measured["verdict"].isin(measures.HOLDS)
     sources = []
     for source, own in measured.groupby("source", sort=False):
         head = own[own["where"].str.contains("abstract", case=False)]

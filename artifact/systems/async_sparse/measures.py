@@ -15,7 +15,7 @@ from artifact import registry
 from artifact.measure import records
 from artifact.systems.async_sparse.experiments import BEFORE, BLOCK, KEPT, SYSTEM, TILES
 from artifact.verdicts.evidence import Evidence, Values, by_variant, contenders, denser, need, rows
-from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
+from artifact.verdicts.measures import HOLDS, NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
 
 
 def stated(e: Evidence, table: str, quantity: str) -> pd.DataFrame:
@@ -185,17 +185,17 @@ def over_narrower(v: Values, widths: Sequence[int]) -> Reduced:
 
 
 def within_and_each_step_gains(
-    r: Reduced, between: Sequence[float], tolerance: float, partly: float, steps: Sequence[str]
+    r: Reduced, between: Sequence[float], tolerance: float, partly: float, steps: Sequence[str], better: str = ""
 ) -> Judged:
-    """As `within`: reproduced or partly by the tolerance.
+    """As `within`: reproduced, exceeded or partly by the tolerance.
 
     Partly at best if the geometric mean does not rise from each contender of `steps` to the next.
     """
-    judged, mean = within(r, between, tolerance, partly), means(r.of, steps)
+    judged, mean = within(r, between, tolerance, partly, better), means(r.of, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
     return replace(
         judged,
-        verdict=PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict,
+        verdict=PARTLY if idle and judged.verdict in HOLDS else judged.verdict,
         data={**judged.data, "idle": idle},
     )
 

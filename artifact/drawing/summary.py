@@ -26,7 +26,7 @@ from artifact import registry
 from artifact.book import facts, study, text
 from artifact.drawing import plot, style
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts import evidence, judge, load
 
 #: Races of a system that says nothing of them.
 MOST = 2

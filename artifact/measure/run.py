@@ -525,8 +525,9 @@ def measure_willing(
     problems: Sequence[Problem],
     contenders: Mapping[str, Contender],
     must: Collection[str] = (),
+    timer: Timer = bench.time,
 ) -> None:
-    """Measure problems with the contenders that take them: see `willing`.
+    """Measure problems with the contenders that take them: see `willing`. timer: as `Run.measure` has it.
 
     Who is left out has no row of any of these problems, which is said and written down (`records.read_absent`).
     """
@@ -535,7 +536,7 @@ def measure_willing(
         _say(f"{run.room}/{experiment} goes on without it: {why}")
         leave_out(run.folder / f"{experiment}.csv", name, problems, why)
 
-    willing(contenders, partial(run.measure, experiment, problems), left_out, must)
+    willing(contenders, partial(run.measure, experiment, problems, timer=timer), left_out, must)
 
 
 def leave_out(path: Path, contender: str, problems: Iterable[Problem], why: str) -> None:

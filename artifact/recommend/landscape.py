@@ -268,7 +268,7 @@ def against_dense(df: pd.DataFrame) -> pd.DataFrame:
         prepare_ms=df["prepare_ms"].where(gain > 0),
         pays=gain > 0,
     )
-    table = df.groupby(["precision", "pattern", "density"], sort=False, as_index=False).agg(
+    table = df.groupby(["precision", "pattern", "density"], as_index=False).agg(
         points=("pays", "size"),
         prepare_ms=("prepare_ms", "median"),
         multiplications=("multiplications", "median"),

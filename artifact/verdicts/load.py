@@ -47,8 +47,8 @@ A claim of a source is judged by a rule, which the file states in full:
   where a source does not say which algorithm of its library it ran.
 - An experiment "others/anchors" is what the code of others gave on this GPU, `others/<gpu>/anchors.csv` of the system:
   the verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
-- With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
-  verdict is given beside.
+- With `repeats` a point that several of the experiments have, runs of one measurement or sweeps that cross, counts
+  once: times and rates by the geometric mean over them. The verdict by each experiment alone is given beside.
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
   the records of the home GPU do not tell (`took`): counters, a single point, a system that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the

@@ -33,7 +33,7 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book.study import Study, given, has, where
 from artifact.drawing import compiled, style
-from artifact.measure import external, matrices, records
+from artifact.measure import bench, external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from kernels import async_sparse as kernels
@@ -278,10 +278,12 @@ def side(label: pd.Series) -> pd.Series:
 # ---------------------------------------------------------------- who is in which experiment
 
 LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
+WARM = "_warm"  #: behind the name of an experiment that is measured as the source does (IV), `as_the_source`
 #: Sweep of the system's kernels -> contenders; those that a GPU or an installation does not offer are left out.
 SWEEPS = {
     "ladder": (*LADDER, TORCH, DENSE, TRITON, TUNED),
     "gate_proj": LAYER,
+    f"gate_proj{WARM}": LAYER,
     "shapes": LAYER,
     "tried": ("unit_ring", *TRIED),
     "blocks": ("auto", TRITON, TUNED, BSR),
@@ -314,6 +316,7 @@ REAL = {
     "spmm_half": Real((WCSR, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]), WIDE, every_nth=2, order="", how=HALF),
     "wcsr_parts": Real(PARTS, (512,), every_nth=5, how=TF32),
 }
+REAL |= {f"{name}{WARM}": REAL[name] for name in ("ablation", "spmm_tf32")}
 KICK_MATRICES = 3
 #: What takes a matrix in blocks.
 IN_BLOCKS = {*LADDER, *TILES, BELL, BSR, TRITON}
@@ -336,11 +339,25 @@ def get(run: Run, name: str) -> pd.DataFrame | None:
     """
     if name in SWEEPS:
         here = offered(run, name, SWEEPS[name])
-        problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in kernels.sweeps(run.preset)[name]]
-        return run.measure(name, problems, here) if set(here) & set(LADDER) else None
+        shapes = kernels.sweeps(run.preset)[name.removesuffix(WARM)]
+        problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes]
+        return run.measure(name, problems, here, timer(name)) if set(here) & set(LADDER) else None
     if folder := _matrices(run):
         _measure_real(run, name, REAL[name], folder)
     return with_csr(Study(run).read(name))
+
+
+def as_the_source(contenders: Mapping[str, Any], device, *, budget_s: float, **more: Any) -> dict[str, bench.Timing]:
+    """Time ten launches that do not count and the mean of a hundred, nothing flushed; arguments of `bench.time_calls`.
+
+    budget_s: an eighth of what a contender may take: a hundred launches are long.
+    """
+    return bench.time_calls(contenders, device, warmup=10, calls=100, samples=1, budget_s=8 * budget_s, **more)
+
+
+def timer(experiment: str) -> harness.Timer:
+    """Return what times an experiment: this book's timer, or loops as the source has them."""
+    return as_the_source if experiment.endswith(WARM) else bench.time
 
 
 def _matrices(run: Run) -> Path | None:
@@ -398,7 +415,8 @@ def _measure_real(run: Run, experiment: str, of: Real, folder: Path) -> None:
         if of.how and KEPT in here:
             here[KEPT] = partial(in_source_layout, here[KEPT])
         # Ours must not fail: then the measurement ends, as everywhere.
-        harness.measure_willing(run, experiment, problems, here, [n for n in here if not n.startswith(LIBRARIES)])
+        ours = [n for n in here if not n.startswith(LIBRARIES)]
+        harness.measure_willing(run, experiment, problems, here, ours, timer(experiment))
 
 
 def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]) -> bool:

@@ -238,6 +238,13 @@ def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path, changes, says):
         records.write(tmp_path / "wide.csv", frame(changes))
 
 
+def test_where_elements_have_a_bound_a_norm_may_be_off_by_the_root_of_how_long_sums_are():
+    cells = ((64, 4096, 0.3), (256, 4096, 0.3), (4096, 64, 0.3), (64, 4096, math.nan))
+    rows = frame(*(dict(zip(("k", "nnz", "bound"), given, strict=True)) for given in cells))
+    short, long, sparse, none = records._most(rows, "rel_err")
+    assert long - none == pytest.approx(2 * (short - none)) and short == sparse > none
+
+
 def test_append_adds_and_replaces(wide):
     records.append(wide, [row(n=2048), row(median_us=45.0, q25_us=44.0)])
     df = records.read(wide)

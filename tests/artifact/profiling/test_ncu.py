@@ -176,6 +176,13 @@ def test_what_is_no_whole_report_is_one_sentence(monkeypatch, tmp_path, content,
     refused(f"^{path}: .*{says}", ncu.read, path, METRICS, kind=(ValueError, FileNotFoundError))
 
 
+@pytest.mark.parametrize("name,metric_name", [("", "time"), (None, "time"), ("a", None)])
+def test_a_launch_of_which_a_name_is_missing_is_one_sentence(monkeypatch, library, name, metric_name):
+    launch = SimpleNamespace(name=lambda: name, metric_names=lambda: [metric_name], metric_by_name=lambda _: None)
+    monkeypatch.setattr(library, "load_report", lambda _: [[launch]])
+    refused("r.ncu-rep: a launch in it cannot be decoded", ncu.read, Path("r.ncu-rep"), METRICS)
+
+
 # ---------------------------------------------------------------- contenders
 
 SHAPES = [{"m": 8, "n": n, "k": 6, "density": 0.25} for n in (4, 8)]
@@ -370,6 +377,13 @@ def test_counters_report_and_launches_are_kept(monkeypatch, tmp_path):
     shipped = [path.read_bytes() for path in folder.rglob("*.csv")]
     private = (b"someone", b"host name", b"command line")
     assert len(shipped) == 2 and not any(words in content for words in private for content in shipped)
+
+
+def test_where_a_write_fails_nothing_is_left_behind(monkeypatch, tmp_path):
+    monkeypatch.setattr(records, "write_counters", lambda *_: records.read(tmp_path / "none.csv"))
+    with pytest.raises(FileNotFoundError):
+        profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path):

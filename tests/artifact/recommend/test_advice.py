@@ -45,6 +45,15 @@ def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, times):
     assert ("would take some" in text, "make A dense" in text) == (times > 1, times < 1)
 
 
+@pytest.mark.parametrize(("times", "worth"), [(0.5, True), (0.94, True), (0.96, False), (1.0, False), (2.0, False)])
+def test_reordering_is_named_where_it_gains_a_twentieth(answer, times, worth):
+    s, guess = answer.reordered
+    us = answer.guess.table["expected_us"].iloc[0]
+    other = replace(guess, table=guess.table.assign(expected_us=times * us))
+    text = "\n".join(model.lines(replace(answer, reordered=(s, other)), "x"))
+    assert (f"would take {model.short(times * us)} µs" in text) == worth
+
+
 def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(advise):
     wide = csr.from_scipy(scipy.sparse.random(300, 500, 0.01, "csr", rng=np.random.default_rng(1)))
     assert advise(wide, 64).reordered is None and advise(matrix(200, 0.05), 64).reordered is not None

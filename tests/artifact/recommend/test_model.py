@@ -113,9 +113,15 @@ def test_the_nearest_points_say_what_preparation_is_and_larger_n_scales_the_time
     assert 4 < said(made, "m5", 2048).table["expected_us"].min() / table["expected_us"].min() < 40
 
 
+def test_what_a_time_goes_to_comes_with_the_largest_share_first(made):
+    shares = [[*said(made, name).made_of.values()] for name in made.matrices]
+    assert max(map(len, shares)) > 1 and all(x == sorted(x, reverse=True) for x in shares)
+
+
 def test_a_matrix_of_nothing_has_finite_features():
     nothing = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 0) | {"m": 1, "k": 1})
     assert np.isfinite(model.features(nothing, 1)).all() and len(model.terms(nothing, 1)) == len(model.TERMS)
+    assert (model.features(statistics.Statistics(**vars(nothing) | {"k": 0}), 1) <= 0).all(), "what is 0 is small"
 
 
 def test_corrections_are_softened_and_weighted_by_distance():

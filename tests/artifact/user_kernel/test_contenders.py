@@ -91,7 +91,15 @@ def test_a_python_function_by_path_and_by_name(module, problem, what, name):
     contender = benchmark.load(what, name)
     bound = contender.prepare(problem, None)
     assert contender.name == bound.name == (name or "my_module") and benchmark.compiled(contender) == []
-    assert (bound.result(), bound.prepare_ms) == (problem.n, 0.0)
+    assert (bound.result(), bound.prepare_ms, bound.prepare_bytes) == (problem.n, 0.0, 0)
+
+
+def test_a_file_may_have_dataclasses_whose_annotations_are_postponed(tmp_path, monkeypatch):
+    """They look their module up by its name."""
+    monkeypatch.delitem(sys.modules, "postponed", raising=False)
+    text = "from __future__ import annotations\nimport dataclasses\n@dataclasses.dataclass\nclass Made:\n size: int\n"
+    (tmp_path / "postponed.py").write_text(text + MODULE)
+    assert benchmark.load(f"{tmp_path}/postponed.py:prepare").name == "postponed"
 
 
 @pytest.mark.parametrize(

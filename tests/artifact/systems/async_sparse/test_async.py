@@ -11,7 +11,7 @@ import synthetic
 
 from artifact import registry
 from artifact.book.study import start
-from artifact.measure import matrices, records
+from artifact.measure import bench, matrices, records
 from artifact.measure.run import Refused
 from artifact.systems.async_sparse import experiments, facts, scripts
 from artifact.systems.async_sparse.experiments import BELL, CSR, KEPT, TORCH, TRITON, WCSR, get
@@ -26,6 +26,7 @@ def folder_of(where, monkeypatch, count: int, size: int, density: float) -> list
         a = scipy.sparse.random(size + i, size + i, density, format="csr", random_state=i)
         scipy.sparse.save_npz(where / f"{name}.npz", a)
     monkeypatch.setenv(matrices.VARIABLE, str(where))
+    monkeypatch.setattr(matrices, "FAMILIES", {})
     return names
 
 
@@ -36,7 +37,8 @@ def measuring(tmp_path, monkeypatch):
     names, folder, asked = folder_of(tmp_path, monkeypatch, 4, 100, 0.05), tmp_path / "records", []
     row = synthetic.experiment("wide").iloc[0].to_dict()
 
-    def measure(experiment, problems, offered):
+    def measure(experiment, problems, offered, timer):
+        assert (timer is bench.time) != experiment.endswith(experiments.WARM)
         for problem in problems:
             asked.append((experiment, problem.label, problem.n, list(offered)))
             at = {name: getattr(problem, name) for name in ("label", "m", "n", "k", "density", "nnz")}
@@ -86,6 +88,7 @@ def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
         ("spmm_rcm", ("wcsr",), None, 0),  # auto_fp32 alone is ours there
         ("spmm_rcm", ("auto_fp32",), ["auto_fp32", "cusparse_alg2"], 2),  # every third
         ("wcsr_parts", ("wcsr", "wcsr_whole", "windows"), list(experiments.PARTS), 1),
+        ("spmm_tf32_warm", ("wcsr",), ["wcsr", BELL, "cusparse_alg2"], 12),
     ],
 )
 def test_matrices_in_csr_are_measured_for_what_takes_them(measuring, experiment, ours, asked_for, at):
@@ -102,10 +105,10 @@ def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measur
     both = run(("union_rows",), ("cusparse_alg2", "cusparse_alg3"))
     measure = both.measure
 
-    def refusing(experiment, problems, offered):
+    def refusing(experiment, problems, offered, timer):
         if "cusparse_alg3" in offered and problems[0].label == names[1]:
             raise Refused("cusparse_alg3", "cuSPARSE refuses alg3 here")
-        measure(experiment, problems, offered)
+        measure(experiment, problems, offered, timer)
 
     both.measure = refusing
     df = get(both, "spmm")
@@ -118,7 +121,7 @@ def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measur
 def test_a_kernel_of_ours_that_fails_ends_the_measurement(measuring):
     both = measuring[0](("union_rows",), ("cusparse_alg2",))
     both.variants = lambda names=(): {"union_rows": Mock(side_effect=ValueError("out of resources"))}
-    both.measure = lambda experiment, problems, offered: offered["union_rows"](problems[0])
+    both.measure = lambda experiment, problems, offered, timer: offered["union_rows"](problems[0])
     with pytest.raises(ValueError, match="^out of resources$"):
         get(both, "spmm")
 

@@ -43,7 +43,7 @@ def given(kind: Kind, said: Mapping[str, Any], scale: float = 1.0) -> dict[str, 
         key: value if isinstance(value, bool | str) else value**scale if by_factor else value * scale
         for key, value in kind.expect.items()
     }
-    wide |= {key: min(wide[key], ratio ** (power * scale)) for key, power in kind.effect.items()}
+    wide |= {key: min(wide[key], ratio ** (power * scale)) for key, power in kind.effect.items() if ratio > 1}
     if slack := wide.pop("slack", None):
         wide["partly"] = first / slack if word == "at_least" else first * slack
     return wide

@@ -19,6 +19,7 @@ from artifact.verdicts import evidence, judge, load, measures
 SCRIPT = Path(__file__).with_suffix(".js")
 #: Claims of an abstract that a source's finding names.
 WORST = 2
+SURE = 0.95  #: probability of a verdict that counts as sure
 #: Columns before those of the GPUs.
 BEFORE = ("Claim", "Source", "GPU of the source", "Published")
 #: What `judge.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
@@ -172,6 +173,8 @@ def fared(judged: Judged) -> Markup:
         measured=len(measured),
         holds=holds.sum(),
         share=f"{holds.mean():.0%}",
+        sure=(measured["probability"].astype(float) >= SURE).sum(),
+        known=measured["probability"].notna().sum(),
         consistent=(holds & measured["own"].astype(bool)).sum(),
         sources=sources,
     )

@@ -32,7 +32,7 @@ from artifact.verdicts import evidence, judge, load, measures
 from artifact.verdicts.evidence import Evidence, NotMeasured, Values, need
 
 #: Resamples of a claim; of one whose reducer or expectation looks at more than numbers, which takes milliseconds each.
-RESAMPLES, FEWER = 1000, 200
+RESAMPLES, FEWER = 1000, 100
 RUNS = 4  #: other runs that are drawn from, half of them in either direction of the scatter
 NEAREST = 10  #: points of second runs, by their time, one of which lends a point its scatter
 ENDS = (2.5, 97.5)  #: of an interval, in per cent
@@ -129,11 +129,13 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     plain = rule.expect.func in PLAIN and base.groups is not None
     count, rng = RESAMPLES if plain else FEWER, np.random.default_rng(zlib.crc32(repr(list(strata.index)).encode()))
     _, of, size = np.unique(np.zeros(lines) if lines else strata.to_numpy(str), return_inverse=True, return_counts=True)
-    first = (np.cumsum(size) - size)[of]
+    first, once = (np.cumsum(size) - size)[of], len(of) == 1 and (values == values[0]).all()
+    count = 1 if once else count  # nothing can be drawn
     drawn = np.argsort(of, kind="stable")[(first + rng.random((count, len(of))) * size[of]).astype(int)]
     # 0: the first run; else another one, of those of one direction for each input its own.
     other, direction = rng.integers(2, size=(2, count, 1))
     chosen = other * (1 + direction + 2 * rng.integers(RUNS // 2, size=(count, len(strata))))
+    known: dict[tuple, tuple[str, float]] = {}  # many resamples are the same
     found = []
     for units, run in zip(drawn, chosen, strict=True):
         here, often = values[run[code], every], np.bincount(units, minlength=len(of))
@@ -145,7 +147,10 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
                 r = replace(base, values=np.hstack([base.again(part) for part in parts]))
             else:
                 r = again(rule, runs[0], rows, here, units if lines else None)
-            found.append((rule.expect(r).verdict, measures.middle(measures.numbers(r))))
+            key = tuple(r.values) if plain else (len(found),)
+            if key not in known:
+                known[key] = rule.expect(r).verdict, measures.middle(measures.numbers(r))
+            found.append(known[key])
         except (NotMeasured, ValueError):
             continue  # nothing was drawn of what the rule needs
     verdicts, numbers = map(list, zip(*found, strict=True))

@@ -28,7 +28,7 @@ def test_measured_over_stated_of_each_source_lies_on_one_axis(beside):
     assert set(df["claim"]) == {claim.id for claim in KNOWN}
     assert df["ratio"].round(9).eq(0.5).all() and df["low"].round(9).eq(0.25).all() and df["high"].round(9).eq(1).all()
     made = list(sure.forests(df))
-    assert {words["caption"].split("claims of ")[1].split(" that")[0] for _, _, words in made} == SOURCES
+    assert {words["fold"].removesuffix(", claim by claim") for _, _, words in made} == SOURCES
     assert len({fig.axes[0].get_xlim() for _, (fig, _), _ in made}) == 1
     for _, (fig, data), words in made:
         (ax,) = fig.axes

@@ -136,7 +136,7 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     other, direction = rng.integers(2, size=(2, count, 1))
     chosen = other * (1 + direction + 2 * rng.integers(RUNS // 2, size=(count, len(strata))))
     known: dict[tuple, tuple[str, float]] = {}  # many resamples are the same
-    found = []
+    found: list[tuple[str, float]] = []
     for units, run in zip(drawn, chosen, strict=True):
         here, often = values[run[code], every], np.bincount(units, minlength=len(of))
         rows = every if lines else np.repeat(every, often[code])

@@ -49,7 +49,9 @@ def ratios(folder: Path | None, known: Sequence[load.Claim]) -> pd.DataFrame | N
 
 def forests(df: pd.DataFrame | None) -> Iterator[tuple[str, tuple[Any, pd.DataFrame], dict[str, str]]]:
     """Yield name, figure with its data, and words of a forest plot of the `ratios` of each source, on one axis."""
-    for source, own in df.groupby("source") if df is not None else ():
+    if df is None:
+        return
+    for source, own in df.groupby("source"):
         fig = figures.draw(FOREST, own)
         fig.axes[0].set_xlim(df["low"].min() / 1.1, df["high"].max() * 1.1)
         plot.log(fig.axes[0].xaxis)

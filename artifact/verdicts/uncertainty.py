@@ -1,6 +1,6 @@
 """How sure verdicts are: every claim judged again on resampled inputs and on another run, and by other tolerances.
 
-    python -m artifact.verdicts.uncertainty        writes artifact/recorded/<gpu>/stability.csv and the tables beside it
+    python -m artifact.verdicts.uncertainty        writes artifact/recorded/<gpu>/stability.csv and two tables above it
 
 A resample draws as many inputs as a claim was judged on, with replacement and within each experiment: matrices, where
 values are of several named ones; the lines of a course; else shapes with their densities. All contenders of an input
@@ -17,7 +17,7 @@ were drawn, not what others would give. An extreme of few points moves less amon
 import itertools
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -42,7 +42,7 @@ COLUMNS = (
     *("claim", "verdict", "probability", "next", "next_probability"),
     *("value", "low", "high", "inputs", "runs", "resamples"),
 )
-TALLY, SCALED = "tally.csv", "tolerances.csv"  #: beside judge.STABILITY
+TALLY, SCALED = "tally.csv", "tolerances.csv"  #: beside the folders of the GPUs' records
 FACTORS = (0.5, 0.8, 1.25, 2.0)  #: by which all tolerances are scaled
 #: What the runs of a claim's resamples are.
 ONE, SECOND = "each as recorded", "half with a second run"
@@ -107,7 +107,7 @@ def inputs(rule: measures.Rule, v: Values, lines: int) -> tuple[np.ndarray, pd.S
     shape = at[[c for c in evidence.SHAPE if c in at]].agg(" ".join, axis=1)
     labels = at.get("label", pd.Series("", at.index))
     matrices = labels[labels != ""].nunique() > 1 and words.get("along") != "label"
-    groups = ["experiment", *([] if matrices else measures.GROUPS.get(words.get("of", "all"), []))]
+    groups = ["experiment", *([] if matrices else measures.GROUPS.get(str(words.get("of")), []))]
     strata = at[[c for c in dict.fromkeys(groups) if c in at]].agg(" ".join, axis=1)
     code, names = pd.factorize(labels.where(labels != "", shape) if matrices else shape, sort=True)
     kind = "matrices" if matrices else "lines" if lines else "points"
@@ -123,7 +123,7 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     # Another run may have another fastest algorithm, whose counters were not read.
     table = [run.all if run.all.index.equals(v.index) else run.all.reindex(v.index).fillna(v) for run in runs]
     values = np.array(table, dtype=float)
-    lines = max(len(base.course), len(base.values)) if base.lines else 0
+    lines = (len(base.course) or len(base.values)) * base.lines
     code, strata, kind = inputs(rule, runs[0], lines)
     lines *= kind == "lines"
     plain = rule.expect.func in PLAIN and base.groups is not None
@@ -153,8 +153,7 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
             found.append(known[key])
         except (NotMeasured, ValueError):
             continue  # nothing was drawn of what the rule needs
-    verdicts, numbers = map(list, zip(*found, strict=True))
-    return verdicts, numbers, f"{len(of)} {kind}"
+    return [verdict for verdict, _ in found], [number for _, number in found], f"{len(of)} {kind}"
 
 
 def again(
@@ -185,12 +184,15 @@ def stated(claim: load.Claim) -> float | None:
 # ---------------------------------------------------------------- all claims of a GPU
 
 
-def stability(claims: Iterable[load.Claim], folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stability(folder: Path, only: Sequence[load.Claim] = ()) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return COLUMNS of the claims that the records in `folder` decide, and their verdicts in each resample.
+
+    only: of these claims, else of all.
 
     No probability where nothing can be drawn, as of a counter that was read once at one point, nor where the verdict is
     that these inputs do not decide.
     """
+    claims = only or load.claims()
     judged, rows, draws = judge.kept(claims, folder).set_index("id"), [], {}
     of = cache(lambda room, run: Evidence(folder, room))
     for claim in (claim for claim in claims if judged["verdict"][claim.id] != measures.NOT_MEASURED):
@@ -200,6 +202,8 @@ def stability(claims: Iterable[load.Claim], folder: Path) -> tuple[pd.DataFrame,
             e.read[name] = e.read[name] if name in e.read else another(first, name, run)
         runs = [claim.rule.quantity(judge.inputs(claim, e)[0], claim.experiment) for e in (first, *others)]
         said, numbers, what = resampled(claim, runs)
+        if not said:
+            continue
         verdict = judged["verdict"][claim.id]
         final = pd.Series([judge.carried(claim, verdict if verdict in measures.OPEN else v, folder.name) for v in said])
         share = final.value_counts(normalize=True)
@@ -215,32 +219,50 @@ def stability(claims: Iterable[load.Claim], folder: Path) -> tuple[pd.DataFrame,
     return pd.DataFrame(rows, columns=COLUMNS), pd.DataFrame(draws)
 
 
-def tally(judged: pd.DataFrame, draws: pd.DataFrame) -> pd.DataFrame:
-    """Return how many claims have which verdict, and the interval of that number among resamples."""
-    known, ids = judged["id"].isin(draws), judged["id"]
-    every = [judged["verdict"].mask(known, ids.map(row)) for _, row in draws.iterrows()]
-    count = pd.DataFrame([judge.counts(judged.assign(verdict=v)) for v in (judged["verdict"], *every)]).fillna(0)
+def tally(judged: Mapping[str, pd.DataFrame], draws: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return how many facts have which verdict, by the GPUs that decide, and the interval among resamples.
+
+    judged, draws: GPU -> verdicts on all claims, and verdicts in each resample.
+    """
+    df = judge.deciding(judged).set_index("id", drop=False)
+    gpu = {system: judge.decider(judged, system) for system in df["room"].unique()}
+    drawn = {i: draws[gpu[system]].get(i, df["verdict"][i]) for i, system in df["room"].items()}
+    every = (df["verdict"], *pd.DataFrame(drawn, index=range(RESAMPLES)).to_numpy())
+    count = pd.DataFrame([judge.counts(df.assign(verdict=verdicts)) for verdicts in every]).fillna(0)
     low, high = np.percentile(count[1:], ENDS, axis=0)
     return pd.DataFrame({"verdict": count.columns, "count": count.iloc[0], "low": low, "high": high})
 
 
-def scaled(judged: pd.DataFrame, folder: Path) -> pd.DataFrame:
+def scaled(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return factor, claim, verdict, otherwise and way, of the verdicts that change where all tolerances are scaled."""
-    every = {factor: judge.judge(load.read(registry.FOLDER, factor), folder)["verdict"] for factor in FACTORS}
-    df = pd.concat(judged[["id", "verdict"]].assign(factor=factor, otherwise=v) for factor, v in every.items())
+    now, found = judge.deciding(judged), []
+    for factor in FACTORS:
+        claims = load.read(registry.FOLDER, factor)
+        every = {gpu: judge.judge(claims, paths.RECORDED / gpu) for gpu in judged}
+        found.append(now[["id", "verdict"]].assign(factor=factor, otherwise=judge.deciding(every)["verdict"]))
+    df = pd.concat(found).rename(columns={"id": "claim"})
     ranks = df[["verdict", "otherwise"]].map(measures.VERDICTS.index)
-    df = df.assign(way=np.where(ranks["otherwise"] < ranks["verdict"], "up", "down")).rename(columns={"id": "claim"})
+    df = df.assign(way=np.where(ranks["otherwise"] < ranks["verdict"], "up", "down"))
     return df.loc[df["verdict"] != df["otherwise"], ["factor", "claim", "verdict", "otherwise", "way"]]
 
 
-def write(folder: Path) -> None:
-    """Write what is known of the claims by the records of a GPU beside them."""
-    judged, (table, draws) = judge.kept(load.claims(), folder), stability(load.claims(), folder)
-    made = {judge.STABILITY: table, TALLY: tally(judged, draws), SCALED: scaled(judged, folder)}
-    for name, df in made.items():
-        records.write_text(folder / name, df.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
+def write(path: Path, df: pd.DataFrame) -> None:
+    """Write a table."""
+    records.write_text(path, df.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
+
+
+def main() -> None:
+    """Write the tables of all shipped records, those of a GPU beside its records."""
+    gpus = sorted(records.list_gpus(paths.RECORDED), key=lambda gpu: gpu != paths.HOME)
+    folders = {gpu: paths.RECORDED / gpu for gpu in gpus}
+    judged = judge.everywhere(load.claims(), folders)
+    with ProcessPoolExecutor() as pool:
+        made = dict(zip(gpus, pool.map(stability, folders.values()), strict=True))
+    for gpu, (table, _) in made.items():
+        write(folders[gpu] / judge.STABILITY, table)
+    write(paths.RECORDED / TALLY, tally(judged, {gpu: draws for gpu, (_, draws) in made.items()}))
+    write(paths.RECORDED / SCALED, scaled(judged))
 
 
 if __name__ == "__main__":
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(write, [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]))
+    main()

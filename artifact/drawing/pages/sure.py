@@ -1,6 +1,6 @@
-"""How sure the ledger is, as `artifact.verdicts.uncertainty` wrote it beside the records of a GPU."""
+"""How sure the ledger is, as `artifact.verdicts.uncertainty` wrote it beside the records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ FOREST = {
 
 
 def read(folder: Path | None, name: str) -> pd.DataFrame | None:
-    """Return a table that lies beside the records of a GPU; None where there is none."""
+    """Return a table in a folder of records; None where there is none."""
     return pd.read_csv(folder / name) if folder and (folder / name).is_file() else None
 
 
@@ -32,18 +32,25 @@ def tolerances(folder: Path | None) -> pd.DataFrame | None:
     return links.unstack().reset_index().assign(changed=df.groupby("factor").size().to_numpy())
 
 
-def ratios(folder: Path | None, known: Sequence[load.Claim]) -> pd.DataFrame | None:
+def ratios(
+    folders: Mapping[str, Path], judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]
+) -> pd.DataFrame | None:
     """Return what was measured over what is stated, and its interval, of each claim that states a number.
 
-    Those of a source together, in the order of the ratio.
+    By the records of the GPU that decides, those of a source together, in the order of the ratio. folders, judged: name
+    of a GPU -> its records, and its verdicts.
     """
-    df = read(folder, judge.STABILITY)
-    if df is None:
+    tables = {gpu: read(folder, judge.STABILITY) for gpu, folder in folders.items()}
+    every = [df.assign(gpu=gpu) for gpu, df in tables.items() if df is not None]
+    if not every:
         return None
-    of = pd.DataFrame([(c.id, c.source, uncertainty.stated(c)) for c in known], columns=["claim", "source", "stated"])
-    df = of.dropna().merge(df, on="claim")
+    of = pd.DataFrame(
+        [(c.id, c.source, uncertainty.stated(c), judge.decider(judged, c.room)) for c in known],
+        columns=["claim", "source", "stated", "gpu"],
+    )
+    df = of.dropna().merge(pd.concat(every), on=["claim", "gpu"])
     ends = df[["value", "low", "high"]].div(df["stated"], axis=0)
-    df = df[["claim", "source", "verdict", "stated"]].join(ends.rename(columns={"value": "ratio"}))
+    df = df[["claim", "source", "gpu", "verdict", "stated"]].join(ends.rename(columns={"value": "ratio"}))
     return df[df["low"] > 0].sort_values("ratio").sort_values("source", kind="stable")
 
 

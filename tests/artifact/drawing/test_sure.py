@@ -9,6 +9,7 @@ from artifact.drawing.pages import sure
 from artifact.verdicts import judge, load, measures, uncertainty
 
 KNOWN = [claim for claim in load.claims() if uncertainty.stated(claim)]
+JUDGED = {"a": pd.DataFrame({"room": [claim.room for claim in KNOWN]})}  # one GPU decides all
 SOURCES = {claim.source for claim in KNOWN}
 
 
@@ -24,7 +25,7 @@ def beside(tmp_path):
 
 
 def test_measured_over_stated_of_each_source_lies_on_one_axis(beside):
-    df = sure.ratios(beside, load.claims())
+    df = sure.ratios({"a": beside}, JUDGED, load.claims())
     assert set(df["claim"]) == {claim.id for claim in KNOWN}
     assert df["ratio"].round(9).eq(0.5).all() and df["low"].round(9).eq(0.25).all() and df["high"].round(9).eq(1).all()
     made = list(sure.forests(df))
@@ -37,7 +38,11 @@ def test_measured_over_stated_of_each_source_lies_on_one_axis(beside):
 
 
 def test_without_what_was_drawn_nothing_is_shown(tmp_path):
-    assert sure.ratios(tmp_path, KNOWN) is None and sure.tolerances(None) is None and not list(sure.forests(None))
+    assert (
+        sure.ratios({"a": tmp_path}, JUDGED, KNOWN) is None
+        and sure.tolerances(None) is None
+        and not list(sure.forests(None))
+    )
 
 
 def test_what_other_tolerances_change_is_listed_by_factor_and_way(tmp_path):

@@ -1,5 +1,4 @@
-"""Quantities that only claims of AsyncSparse need: shares are shares, and what is over a stated number times that number
-is what was measured."""
+"""Quantities that only claims of AsyncSparse need: shares are shares, and over a number times it is what was measured."""
 
 import pandas as pd
 import pytest

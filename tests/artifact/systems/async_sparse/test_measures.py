@@ -1,4 +1,4 @@
-"""Quantities that only claims of AsyncSparse need: shares are shares, and over a number times that is what there was."""
+"""Quantities that only claims of AsyncSparse need: shares are shares, over a number times that is what there was."""
 
 import pandas as pd
 import pytest

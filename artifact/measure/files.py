@@ -164,7 +164,7 @@ def changed(content: bytes, known: str, path: Path) -> str:
         commits = device.git("log", "--format=%h", "--", name).split()
         versions = (device.git("show", f"{commit}:{name}") + end for commit in commits for end in ("\n", ""))
         then = next(text for text in versions if sha256(text.encode()).hexdigest() == known)
-        both = itertools.zip_longest(then.splitlines(), content.decode().splitlines(), fillvalue="")
+        both = itertools.zip_longest(then.splitlines(), content.decode(errors="replace").splitlines(), fillvalue="")
         row, pair = next((row, pair) for row, pair in enumerate(both, 1) if len({*pair}) > 1)
         cells = itertools.zip_longest(*csv.reader(pair), fillvalue="")
         was, now = next(cell for cell in cells if len({*cell}) > 1)

@@ -47,7 +47,7 @@ def test_what_is_over_a_stated_number_times_it_is_what_was_measured(e):
     assert [x * said[p] for x, p in zip(time, at, strict=True)] == pytest.approx([us[p] / 1e3 for p in said.index])
     how = (e, ["spmm_tf32"], "wcsr", ["opt5"], [0, 0.01])
     said = measures.stated(e, "table1", "wcsr_speedup").query("kernel == 'BCSR'").set_index(["n", "density"])["low"]
-    plain, beside = measures.cells(*how).by["opt5"], measures.cells(*how, beside="BCSR").by["opt5"]
+    plain, beside = measures.cells(*how).by["opt5"], measures.cells(*how, against="BCSR").by["opt5"]
     assert (beside * said.reindex(beside.index)).to_numpy() == pytest.approx(plain.to_numpy())
 
 

@@ -284,11 +284,10 @@ def theirs(a: Appendix) -> Iterator[Markup]:
                 "what": measured.what,
                 "whose code": measured.code,
                 "commit": measured.commit,
-                "build": measured.build,
+                "options": measured.options,
                 "GPU, driver, CUDA": f"{measured.gpu}; {measured.driver}; {measured.cuda}",
                 "date": measured.date,
                 "how it was timed": measured.protocol,
-                "to run it again": measured.again,
                 "numbers": f"`{measured.path().relative_to(paths.ROOT)}`, {len(measured.table())} rows",
                 "beside ours": _beside(a, measured),
             }

@@ -43,7 +43,7 @@ else ifeq ($(MAKELEVEL),0) # a make within make takes its share of these
 MAKEFLAGS += --jobs=$(or $(JOBS),$(shell nproc 2>/dev/null || echo 1))
 endif
 
-.PHONY: artifact test test-gpu kick measure profile sanitize claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
+.PHONY: artifact test test-gpu kick measure profile sanitize claims check compare notebooks book environment wheelhouse lock dist lint clean clean-records help
 ifneq ($(word 2,$(MAKECMDGOALS)),)
 # Goals of one command are reached one after the other: at once, two that need the book would both build it.
 .NOTPARALLEL:
@@ -179,6 +179,9 @@ sanitize: $(ENV) ## Every kernel under compute-sanitizer's four tools, on small 
 
 claims: $(ENV) ## The verdict on every claim of the sources (FORMAT=text|markdown|csv|json)
 	$(PY) -m artifact claims --gpu $(call quoted,$(GPU)) $(if $(RECORDS),--records $(call quoted,$(RECORDS))) --format $(call quoted,$(FORMAT))
+
+check: $(ENV) ## Records, their provenance, facts and verdicts: are they what they say they are
+	$(PY) -m artifact check $(if $(RECORDS),--records $(call quoted,$(RECORDS)))
 
 compare: $(ENV) ## Fresh records against the shipped ones, or any two (FRESH=, SHIPPED=); the exit code says whether they agree
 	$(PY) -m artifact compare $(if $(FRESH),--fresh $(call quoted,$(FRESH))) $(if $(SHIPPED),--shipped $(call quoted,$(SHIPPED)))

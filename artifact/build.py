@@ -24,7 +24,7 @@ import yaml
 
 from artifact import command, paths, registry
 from artifact.book.text import listed
-from artifact.drawing.pages import sources
+from artifact.drawing.pages import rebuilt, sources
 from artifact.measure import device, records, run
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
@@ -165,6 +165,9 @@ def book(notebooks: Path, target: Path) -> None:
             shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
+        shutil.copy(paths.ROOT / ".github" / "ISSUE_TEMPLATE" / "dispute.yml", source)
+        for system, named in rebuilt.pages().items():
+            records.write_text(source / f"{named}.md", rebuilt.page(system))
         options = ["--path-output", str(aside), "-W", "-n", "--keep-going", "-q"]
         result = subprocess.run(  # not by its script, which need not be on the PATH
             [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source), *options],
@@ -194,12 +197,16 @@ def book(notebooks: Path, target: Path) -> None:
 def contents() -> dict[str, Any]:
     """Return the book's table of contents.
 
-    Book/_toc.yml, with the systems' chapters in their order where it says so.
+    Book/_toc.yml, with the systems' chapters, and the pages on what was rebuilt, in their order where it says so.
     """
     table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
-    systems = [{"file": system} for system in registry.find() if (ROOT / "notebooks" / f"{system}.ipynb").is_file()]
-    parts = [{**part, "chapters": systems} if part["chapters"] == "rooms" else part for part in table.get("parts", [])]
-    return table | ({"parts": parts} if parts else {})
+    known = registry.find()
+    of_systems = {
+        "rooms": [{"file": system} for system in known if (ROOT / "notebooks" / f"{system}.ipynb").is_file()],
+        "rebuilt": [{"file": page, "title": known[system].name} for system, page in rebuilt.pages().items()],
+    }
+    parts = [{**p, "chapters": of_systems.get(str(p["chapters"]), p["chapters"])} for p in table.get("parts", [])]
+    return table | ({"parts": [part for part in parts if part["chapters"]]} if parts else {})
 
 
 def _as_page(executed: Path, page: Path) -> None:

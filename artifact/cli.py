@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from artifact import command, paths, registry
+from artifact.book import facts
 from artifact.command import BAD_INPUT, Argument, Options, option
-from artifact.measure import bench, device, durations, matrices, records, run, verification
+from artifact.measure import bench, device, durations, files, matrices, records, run, verification
 from artifact.recommend import landscape
 from artifact.verdicts import compare, judge, load, measures
 from kernels.contract import require
@@ -243,6 +244,19 @@ def _side(given: str, root: Path) -> Path:
     known = {gpu: place for place in (paths.RECORDED, paths.RECORDS, root) for gpu in records.list_gpus(place)}
     name = device.slug(given) if device.slug(given) in known else given
     return records.resolve(given, known[_among(name, sorted(known), "There is no folder and no GPU with records {}")])
+
+
+def _check(options: Options) -> int:
+    root = options.records or paths.RECORDED
+    folders = sorted(path.parent for path in root.rglob(records.MACHINE))
+    said = [x for folder in folders for x in files.problems(folder, paths.RECORDED / folder.relative_to(root))]
+    if not said:  # of other records, other facts and verdicts follow
+        for system, gpu in facts.having_facts(root):
+            said += facts.differences(root / gpu / system / facts.FILE, facts.to_csv(facts.of(system, gpu, root)))
+        judged = {gpu: judge.judge(load.claims(), root / gpu) for gpu in records.list_gpus(root)}
+        said += facts.differences(root / judge.SHIPPED, judge.to_csv(judged))
+    print(*said, f"Not as they were written: {len(said) or 'no'} files, rows, facts or verdicts.", sep="\n")
+    return int(bool(said))
 
 
 def _machine(options: Options) -> None:
@@ -575,6 +589,14 @@ COMMANDS: dict[str, tuple[Callable[[Options], int | None], str, str, tuple[Argum
                 help="of times, relative (default: %(default)s)",
             ),
         ),
+    ),
+    "check": (
+        _check,
+        "are records, their provenance, facts and verdicts what they say they are",
+        "Hold each file against its digest in machine.json, the rows against provenance.csv, and all facts and "
+        "verdicts, made anew, against those that are shipped. Names the file, and in a clone the row, of what was "
+        "changed. Exit code 1: something differs.",
+        (RECORDS,),
     ),
     "machine": (
         _machine,

@@ -4,7 +4,9 @@ A system's folder holds what only its trial needs: system.toml (what the system 
 references.bib (the source, as the book cites it), summary.toml (what of it is on the front page), published/ (the
 source's numbers), others/ (what the code of others gave on a GPU here, `artifact.measure.external`), baselines/ (what
 this system alone is compared with), matrices.csv (its list of real matrices, if it has one), sanitize.toml (problems
-on which its kernels are sanitised), portable.toml (what other GPUs get of it), and modules that its chapter imports.
+on which its kernels are sanitised), portable.toml (what other GPUs get of it), rebuilt.md and
+rebuilt.toml (what was rebuilt of its source, and the choices where that is silent), replies.toml (answers to verdicts),
+and modules that its chapter imports.
 Its chapter is notebooks/<system>.ipynb. The harness reads them here and names no system.
 """
 

@@ -6,7 +6,10 @@ beside its records, so that a reviewer can search it:
     python -m artifact.book.facts        writes artifact/recorded/<gpu>/<system>/facts.csv anew
 """
 
+import csv
 import functools
+import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +76,20 @@ def tree(facts: Mapping[str, Value]) -> dict[str, Any]:
 def to_csv(facts: Iterable[Fact]) -> str:
     """Write facts as CSV with the columns name and value."""
     return pd.DataFrame(list(facts), columns=["name", "value"], dtype=object).to_csv(index=False, lineterminator="\n")
+
+
+def differences(path: Path, now: str) -> Iterator[str]:
+    """Yield a sentence for each row of a CSV file whose last cell is not that of the text `now`.
+
+    The other cells are its name. Numbers may differ by rounding.
+    """
+    texts = path.read_text(encoding="utf-8") if path.is_file() else "", now
+    then, here = ({", ".join(row[:-1]): row[-1] for row in csv.reader(io.StringIO(text))} for text in texts)
+    for name in dict.fromkeys((*then, *here)):
+        was, came = then.get(name, "missing"), here.get(name, "missing")
+        numbers = pd.to_numeric(pd.Series([was, came]), errors="coerce")
+        if was != came and not math.isclose(*numbers, rel_tol=1e-9):
+            yield f"{path}: {name} is {was!r}, but the records give {came!r}."
 
 
 def read(path: Path) -> list[Fact]:

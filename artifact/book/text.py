@@ -148,8 +148,9 @@ class Shown:
 
 
 def chapters() -> list[tuple[str, str]]:
-    """List (system, name) of every template."""
-    return [(path.parent.name, path.stem) for path in sorted(registry.FOLDER.glob("*/*.md")) if path.stem != "README"]
+    """List (system, name) of every chapter's template."""
+    found = sorted(registry.FOLDER.glob("*/*.md"))
+    return [(path.parent.name, path.stem) for path in found if path.stem not in ("README", "rebuilt")]
 
 
 def conditions(system: str, name: str = "chapter") -> list[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
     <root>/<gpu slug>/<system>/<experiment>.csv          the measurement
     <root>/<gpu slug>/<system>/repeat/<experiment>.csv   the same measurement a second time
-    <root>/<gpu slug>/<system>/machine.json              the machine that both were measured on
+    <root>/<gpu slug>/<system>/machine.json              the machine that both were measured on, digests of all files
+    <root>/<gpu slug>/<system>/provenance.csv            commit, driver and day of all rows: see `files`
     <root>/<gpu slug>/<system>/plan.json                 how many points and rows each record is to have
     <root>/<gpu slug>/<system>/counters.csv              hardware counters of the profiler
     <root>/<gpu slug>/<system>/counters.json             the GPU and the checksum of counters.csv
@@ -36,9 +37,10 @@ import pandas as pd
 import pandera.pandas as pa
 
 from artifact import registry
-from artifact.measure import verification
+from artifact.measure import files, verification
 from artifact.measure.device import slug
-from kernels import jit
+from artifact.measure.files import read_json, write_json
+from artifact.measure.files import write_text as write_text
 from kernels.contract import require
 
 #: Texts that reach pages; a GPU has no others.
@@ -149,12 +151,13 @@ COUNTER_CELLS: dict[str, Column] = {
 }
 COUNTER_COLUMNS = tuple(COUNTER_CELLS)
 #: Files beside records: the machine; how many rows there are to be; rows that a record does not have, and the reason.
-MACHINE, PLAN, ABSENT = "machine.json", "plan.json", "absent.json"
+MACHINE, PLAN, ABSENT = files.MACHINE, "plan.json", "absent.json"
 #: Folders in that of a system: the second measurement; those with other versions of a library, each in a folder of its
 #: version's name.
 REPEAT, LIBRARIES = "repeat", "libraries"
-#: CSV beside records that are none: the profiler's counters, and what is said of a system's records by name.
-COUNTERS, FACTS = "counters", "facts"
+#: CSV beside records that are none: the profiler's counters, what is said of a system's records by name, who measured
+#: their rows.
+COUNTERS, FACTS, PROVENANCE = "counters", "facts", "provenance"
 #: What a machine.json holds at least.
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
 #: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
@@ -335,22 +338,6 @@ def _text(df: pd.DataFrame, path: Path) -> str:
 # ---------------------------------------------------------------- files
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write `text` to `path` whole or not at all.
-
-    To a temporary file in the same folder, then renamed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with jit.aside(path) as file:
-        file.write(text.encode())
-    return path
-
-
-def write_json(path: Path, content: Any) -> Path:
-    """Write `content` to `path` as JSON, as `write_text` does."""
-    return write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def write(path: Path, df: pd.DataFrame) -> Path:
     """Replace the record at `path` by `df` (every column of COLUMNS).
 
@@ -375,8 +362,13 @@ def append(path: Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
         both = pd.concat([known, new[known.columns]])
         if not both.duplicated(list(KEY)).any() and (both[list(ONE_PER_FILE)].nunique() == 1).all():
             return write_text(path, there + text[len(header) + 1 :])
-    merged = pd.concat([read(path), new.reindex(columns=list(COLUMNS))], ignore_index=True)
-    return write(path, merged.drop_duplicates(list(KEY), keep="last"))
+    read(path)  # or it is refused
+    # As texts: rows that stay are the same, letter by letter.
+    tables = [pd.read_csv(io.StringIO(x), dtype=str, keep_default_na=False) for x in (there, text)]
+    merged = pd.concat(tables).fillna("").drop_duplicates(list(KEY), keep="last")
+    text = merged[sorted(merged, key=[*COLUMNS].index)].to_csv(index=False, lineterminator="\n")
+    _valid(text, str(path), _place(path))
+    return write_text(path, text)
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -397,14 +389,6 @@ def _read(path: Path, missing: str) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: {missing}.") from None
-
-
-def _read_json(path: Path, otherwise: Any) -> Any:
-    """Return what a JSON file holds, or `otherwise` where there is none. Raises ValueError where it was cut."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else otherwise
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: line {error.lineno}: this is not complete JSON ({error.msg}).") from None
 
 
 def complete(df: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -465,7 +449,7 @@ def read_plan(folder: Path) -> dict[str, dict[str, int]]:
 
     Empty where nothing was written down. Raises ValueError, one sentence, for a file that was cut.
     """
-    return _read_json(folder / PLAN, {})
+    return read_json(folder / PLAN, {})
 
 
 def leave_out(path: Path, key: tuple, why: str) -> None:
@@ -486,7 +470,7 @@ def read_absent(folder: Path) -> dict[str, dict[tuple, str]]:
     Empty where nothing was left out. Raises ValueError, one sentence, for a file that was cut.
     """
     found: dict[str, dict[tuple, str]] = {}
-    for entry in _read_json(folder / ABSENT, []):
+    for entry in read_json(folder / ABSENT, []):
         found.setdefault(entry["experiment"], {})[_rounded([entry[name] for name in KEY])] = entry["why"]
     return found
 
@@ -504,7 +488,7 @@ def read_counters(path: Path) -> pd.DataFrame:
     """
     text, about = _read(path, "there are no hardware counters; `make profile` records them"), path.with_suffix(".json")
     df = _table(text, str(path), COUNTER_CELLS, "table of counters", COUNTER_SCHEMA)
-    said = _read_json(about, {})
+    said = read_json(about, {})
     gpu = said.get("gpu", "")
     require(
         said == _about(text, len(df), gpu),
@@ -555,9 +539,14 @@ def _published(text: str, name: str) -> pd.DataFrame:
 def write_machine(folder: Path, machine: Mapping) -> Path:
     """Write `machine` (at least MACHINE_KEYS) as folder/machine.json.
 
-    Raises ValueError naming the missing key.
+    What an earlier one tells of files that are still there is kept. Raises ValueError naming the missing key.
     """
-    return write_json(folder / MACHINE, _checked_machine(dict(machine), folder / MACHINE))
+    told: dict[str, Any] = {}
+    with suppress(ValueError):
+        told = {key: x for key, x in read_json(folder / MACHINE, {}).items() if key == files.DIGESTS}
+    write_json(folder / MACHINE, _checked_machine(told | {**machine}, folder / MACHINE))
+    files.seal(folder, files.provenance(folder))
+    return folder / MACHINE
 
 
 def read_machine(folder: Path) -> dict[str, Any]:
@@ -565,7 +554,7 @@ def read_machine(folder: Path) -> dict[str, Any]:
 
     Errors are one sentence, as in `read`.
     """
-    machine = _read_json(folder / MACHINE, None)
+    machine = read_json(folder / MACHINE, None)
     if machine is None:
         raise FileNotFoundError(f"{folder / MACHINE}: the record of the machine is missing.")
     return _checked_machine(machine, folder / MACHINE)
@@ -636,7 +625,7 @@ def made(machine: Mapping) -> list[Made]:
 
 def experiments(folder: Path) -> list[str]:
     """Experiments with a record in a system's folder; hardware counters and facts are not experiments."""
-    return sorted(path.stem for path in folder.glob("*.csv") if path.stem not in (COUNTERS, FACTS))
+    return sorted(path.stem for path in folder.glob("*.csv") if path.stem not in (COUNTERS, FACTS, PROVENANCE))
 
 
 def systems(gpu_folder: Path) -> list[str]:

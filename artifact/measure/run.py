@@ -266,7 +266,8 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     with contextlib.suppress(FileNotFoundError, ValueError):
         old = records.read_machine(folder)
     same = bool(old) and all(old.get(key) == machine.get(key) for key in SAME)
-    aside = [path for path in sorted(folder.glob("*.csv")) if not same or _seed(path) not in (None, seed)]
+    every = (path for path in sorted(folder.glob("*.csv")) if path.stem != records.PROVENANCE)
+    aside = [path for path in every if not same or _seed(path) not in (None, seed)]
     for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
         path.with_suffix(".json").unlink(missing_ok=True)  # as the plan, it speaks of them

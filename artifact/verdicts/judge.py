@@ -51,6 +51,8 @@ LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
 )
+#: Beside the folders of the GPUs' records: the verdict on each claim by the records of each.
+SHIPPED = "verdicts.csv"
 #: Suffixes of files that verdicts follow from.
 FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
@@ -123,6 +125,12 @@ def everywhere(claims: Iterable[Claim], folders: Mapping[str, Path]) -> dict[str
     """Return name of a GPU -> the verdicts by its records. folders: name of a GPU -> its records."""
     claims = list(claims)
     return {gpu: kept(claims, folder) for gpu, folder in folders.items()}
+
+
+def to_csv(judged: Mapping[str, pd.DataFrame]) -> str:
+    """Return the text of SHIPPED: claim, GPU, verdict. judged: name of a GPU -> the verdicts by its records."""
+    df = pd.concat(df.assign(claim=df["id"], gpu=gpu) for gpu, df in judged.items())
+    return df[["claim", "gpu", "verdict"]].to_csv(index=False, lineterminator="\n")
 
 
 def counted(df: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from artifact import paths, registry
 from artifact.book import text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance
+from artifact.drawing.pages import rebuilt
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
 
@@ -104,6 +105,8 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         beside=beside,
         grouped=not beside,
         files=files or {},
+        replies=[reply for room in set(df["room"]) for reply in rebuilt.of(room).get("reply", ())],
+        rebuilt=rebuilt.pages(),
         split=re.compile(rf"(?<![\w-])({ids})(?![\w-])").split,
         claims=len(claims),
         of=of,

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from artifact import paths, registry
-from artifact.measure import external, records
+from artifact.measure import external, files, records
 from artifact.measure.device import slug
 from artifact.paths import HOME
 from artifact.verdicts import load
@@ -278,7 +278,7 @@ def test_rows_with_a_bound_are_added_to_those_without(wide):
 
 def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
     before = wide.read_text()
-    monkeypatch.setattr(records.jit.os, "replace", lambda *_: 1 / 0)
+    monkeypatch.setattr(files.jit.os, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         records.append(wide, [row(n=4096)])
     assert wide.read_text() == before and [p.name for p in wide.parent.iterdir()] == ["wide.csv"]

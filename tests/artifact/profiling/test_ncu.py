@@ -4,6 +4,7 @@ import importlib
 import itertools
 import json
 import math
+import runpy
 import shutil
 import struct
 import subprocess
@@ -261,6 +262,14 @@ def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_p
     assert json.loads(words[-1]) == task
 
 
+def test_the_target_that_ncu_starts_is_given_its_task(monkeypatch, tmp_path):
+    words = ncu.command("ncu", ["x.sum"], tmp_path / "r.ncu-rep", {"room": "no_system"})
+    monkeypatch.setattr(sys, "argv", words[words.index(ncu.__name__) :])
+    monkeypatch.setattr(device, "require", lambda: SimpleNamespace(open=lambda: None))
+    with pytest.raises(ModuleNotFoundError, match="kernels.no_system"):
+        runpy.run_path(ncu.__file__, run_name="__main__")
+
+
 def test_without_ncu_there_is_one_clear_sentence(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     refused(
@@ -308,6 +317,7 @@ class Ncu:
 
     def __call__(self, arguments, **_):
         words = arguments[arguments.index("--metrics") + 1].split(",")
+        self.task = json.loads(arguments[-1])
         self.asked.append(words + [w for w in arguments if w.startswith("--")])
         missing = [w for w in self.lacks if w in self.asked[-1]]
         if missing:
@@ -360,7 +370,8 @@ def test_ncu_is_not_asked_for_ever(monkeypatch):
 def test_counters_report_and_launches_are_kept(monkeypatch, tmp_path):
     folder = tmp_path / "gpu" / "room"
     assert ncu.launches(folder).empty and list(ncu.launches(folder)) == list(ncu.LAUNCH_COLUMNS)
-    df = profiled(monkeypatch, Ncu(), folder=folder, gpu="GPU")
+    df = profiled(monkeypatch, here := Ncu(), folder=folder, gpu="GPU")
+    assert here.task == {"room": "room", "shapes": SHAPES, "contenders": ["a", "b"], "seed": 0}
     counters = records.read_counters(folder / "counters.csv")
     pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
     kept = folder / "profiles" / "room.ncu-rep"

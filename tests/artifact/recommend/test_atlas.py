@@ -79,9 +79,11 @@ def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated
     assert (real["density"] < 0.2).all() and set(real["dense"]) == {""}
 
 
-def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):
-    """Windows cost 2 ms; plain CSR, which costs none, is what they must gain it from."""
+@pytest.mark.parametrize("more", [0.0, 1.5])
+def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch, more):
+    """Windows cost 2 ms more than plain CSR, from which they must gain it; what all need alike changes nothing."""
     made = worlds.pool(12, sizes=(128,))
+    made.df["prepare_ms"] += more
     monkeypatch.setattr(landscape, "pools", lambda *_: [made])
     table = landscape.payoffs(folder, folder).set_index("variant")
     assert set(table.index) == {"cut", "win", "auto"}
@@ -90,10 +92,12 @@ def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeyp
     gain = (simple - df["win"])[df["win"] < simple]
     assert table.loc["win", "multiplications"] == pytest.approx((2000 / gain).median())
     assert table.loc["win", "pays"] == pytest.approx(len(gain) / len(df))
-    assert table.loc["win", ["format", "prepare_ms"]].tolist() == ["windows", 2.0]
+    assert table.loc["win", ["format", "prepare_ms"]].tolist() == ["windows", 2.0 + more]
 
 
-def test_against_dense_only_points_that_are_faster_pay():
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+def test_against_dense_only_points_that_are_faster_pay(unit):
+    """However short the times are."""
     df = pd.DataFrame(
         {
             "precision": "FP32",
@@ -105,9 +109,10 @@ def test_against_dense_only_points_that_are_faster_pay():
             "prepare_ms": [1.0, 50.0, 6.0, 9.0],
         }
     )
+    df[["dense_us", "sparse_us", "prepare_ms"]] *= unit
     (row,) = landscape.against_dense(df).itertuples(index=False)
     assert (row.points, row.pays) == (4, pytest.approx(2 / 4))
-    assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
+    assert row.prepare_ms == 3.5 * unit and row.multiplications == pytest.approx((100 + 200) / 2)
     (never,) = landscape.against_dense(df.iloc[1:2]).itertuples(index=False)
     assert never.pays == 0 and np.isnan(never.multiplications)
 

@@ -42,6 +42,13 @@ def test_random_matrices_counted_one_by_one():
         assert getattr(s, f"blocks_{side}") == pytest.approx(a.nnz / kept / side**2)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_one_non_zero_is_as_far_away_on_average_as_it_is(k):
+    dense = np.zeros((4, k), np.float32)
+    dense[3, 0] = 1
+    assert statistics.of(csr.from_scipy(scipy.sparse.csr_array(dense))).spread == 3 / 4
+
+
 def test_matrices_without_non_zeros():
     for m, k in ((0, 0), (3, 0), (0, 4), (5, 7)):
         nothing = csr.Csr(m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))

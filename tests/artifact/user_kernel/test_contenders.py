@@ -138,13 +138,20 @@ def test_the_python_template_launches_what_it_prepares_and_says_what_it_does_not
         mine.prepare(problem, None)
 
 
-@pytest.mark.parametrize("text", ["import sys\nsys.exit(0)\n", "raise SystemExit\n"])
-def test_a_module_that_ends_the_program_is_one_sentence(tmp_path, monkeypatch, text):
+@pytest.mark.parametrize(
+    "text,says",
+    [
+        ("import sys\nsys.exit(0)\n", "SystemExit while it is loaded (broken_module.py, line 2: 0)"),
+        ("raise SystemExit\n", "SystemExit while it is loaded (broken_module.py, line 1: )"),
+        ("raise OSError('No luck.\\nNone')", "OSError while it is loaded (broken_module.py, line 1: No luck)."),
+    ],
+)
+def test_a_module_that_fails_or_ends_the_program_is_one_sentence(tmp_path, monkeypatch, text, says):
     (tmp_path / "broken_module.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     for place in ("broken_module", f"{tmp_path}/broken_module.py"):
         monkeypatch.delitem(sys.modules, "broken_module", raising=False)
-        with pytest.raises(ValueError, match="broken_module.* raises SystemExit while it is loaded"):
+        with pytest.raises(ValueError, match=f"broken_module.* raises {re.escape(says)}"):
             benchmark.load(f"{place}:prepare")
 
 
@@ -263,6 +270,7 @@ def test_a_header_that_is_not_whole_is_refused(write, old, new, says):
         ("m // 2", "open('x')", "names \"open('x')\", which is no number here"),
         ("m // 2", "m - 48", "grid 'm - 48' is 0 here, but must be 1 at least"),
         ("8 * k + 4", "-k", "shared '-k' is -32 here"),
+        ("m // 2", "-" * 990 + "m", "is nested too deep"),
         ("n % 4 == 0", "n % 3 == 0", "mine.cu requires n % 3 == 0, but n = 40"),
         ("n % 4 == 0", "n % 4", "mine.cu requires n % 4, but n = 40"),
         ("ceil(n / 32)", "n / 1.6 / 2", "'n / 1.6 / 2' is 12.5 here, no whole number"),
@@ -301,6 +309,8 @@ def test_every_format_has_names(problem, has):
     found = header.described(problem, problem.host())
     assert list(found)[:4] == list(header.SIZES) and "c" in found
     assert all(text in found[name] for name, text in has.items())
+    arrays = [text for text in found.values() if text.startswith(header.TYPES)]
+    assert arrays and all((" x " in text) == ("-major" in text) for text in arrays), "one dimension has no order"
 
 
 @pytest.mark.parametrize(

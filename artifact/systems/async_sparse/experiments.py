@@ -36,6 +36,7 @@ from artifact.drawing import compiled, style
 from artifact.measure import bench, external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
+from artifact.verdicts.sets import CLASSES
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, published, windows
 from kernels.contract import PreparedKernel, Problem, timed
@@ -164,6 +165,13 @@ def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.Dat
     ours = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
     both = ours.merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
     return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
+
+
+def sized(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
+    """Return `speedups` with the non-zeros of each matrix, and their class, as claims over a set have them."""
+    found = speedups(df, variants, baseline).merge(df[["label", "nnz"]].drop_duplicates("label"), on="label")
+    size = pd.cut(found["nnz"], [0, *CLASSES.values()], right=False, labels=[*CLASSES])
+    return found.assign(size=size.cat.remove_unused_categories())
 
 
 @given

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from artifact import registry
 from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, given, ratio, where
 from artifact.book.text import listed
 from artifact.drawing.compiled import HOPPER
-from artifact.measure import apart, records
+from artifact.measure import apart, matrices, records
+from artifact.measure.families import FAMILIES
 from artifact.measure.run import Run
 from artifact.systems.async_sparse import experiments, scripts
 from artifact.systems.async_sparse.experiments import (
@@ -48,6 +50,7 @@ from artifact.systems.async_sparse.experiments import (
     means,
     over,
     side,
+    sized,
     speedups,
     told,
     value,
@@ -62,6 +65,7 @@ RIVALS = (KEPT, TRITON, TUNED, TORCH)  #: what our last rung is held against
 LAYER = (KEPT, TRITON, "auto")  #: what is held against the dense library
 FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
+MILLION = 10**6  #: non-zeros: the least of the source's matrices
 NEAR = 1.1  #: times the best time: so near, a proposal is good
 GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
 
@@ -103,6 +107,8 @@ def of(run: Run) -> Iterator[Fact]:
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         ablation(df, sources[1]),
+        by_size(df),
+        warm(df, study.read(f"ablation{experiments.WARM}")),
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
         tiles(get("tile_n")),
@@ -229,6 +235,37 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "branches.best": branches.max(),
         "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},
         "csr": {"ahead": ahead.sum(), "matrices": len(ahead)},
+    }
+
+
+@part
+def by_size(df: pd.DataFrame) -> Facts:
+    """What warp specialisation is worth by classes of non-zeros, and how many matrices are large, made, the source's."""
+    found, one = sized(df, ["opt3"], "opt2"), df.drop_duplicates("label")
+    known = matrices.listed(registry.FOLDER / experiments.SYSTEM / registry.MATRICES).set_index("name")
+    return {
+        "special.by": found.groupby("size", observed=True)["speedup"].agg(records.geomean),
+        "special": {
+            "matrices": len(one),
+            "million": (one["nnz"] >= MILLION).sum(),
+            "made": one["label"].isin(FAMILIES).sum(),
+            "of_the_source": (known["source"].reindex(one["label"]) == "yes").sum(),
+        },
+    }
+
+
+@part
+def warm(cold: pd.DataFrame, df: pd.DataFrame) -> Facts:
+    """How the source's protocol and this book's differ, on the matrices that have both."""
+    at = ["variant", *records.POINT]
+    both = df.merge(cold[[*at, "median_us"]], on=at, suffixes=("", "_cold"))
+    here, there = (means(x[x["label"].isin(df["label"])], LADDER, BELL) for x in (cold, df))
+    return {
+        "warm": {
+            "matrices": both["label"].nunique(),
+            "of_cold": records.geomean(both["median_us"] / both["median_us_cold"]),
+            "off": (there / here - 1).abs().max(),
+        }
     }
 
 

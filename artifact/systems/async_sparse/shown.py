@@ -52,6 +52,7 @@ from artifact.systems.async_sparse.experiments import (
     over,
     padded,
     side,
+    sized,
     speedups,
     until_even,
 )
@@ -149,6 +150,44 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
             "matrices": df["variant"].value_counts(),
         }
     return pd.DataFrame(found).reindex(order).dropna(how="all").reset_index(names="variant").assign(kernel=_named)
+
+
+@given
+def by_size(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup of each step over cuSPARSE Blocked-ELL by classes of non-zeros of a matrix, and the stated."""
+    found = sized(df, LADDER, BELL)
+    table = found.pivot_table("speedup", "variant", "size", records.geomean, observed=True, sort=False)
+    table.columns = [f"{size} non-zeros" for size in table]
+    return table.assign(stated=experiments.over_bell(table2)).reset_index().assign(kernel=_named)
+
+
+@given
+def special(df: pd.DataFrame) -> pd.DataFrame:
+    """Return what warp specialisation is worth, opt3 over opt2, at each matrix by its non-zeros."""
+    return sized(df, ["opt3"], "opt2")
+
+
+@given
+def as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup over Blocked-ELL by this book's protocol and by the source's, on the same matrices."""
+    both = [speedups(df[df["label"].isin(warm["label"])], LADDER, BELL) for df in (cold, warm)]
+    here, there = (df.groupby("variant", sort=False)["speedup"].agg(records.geomean) for df in both)
+    table = pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)}).loc[here.index]
+    return table.reset_index(names="variant").assign(kernel=_named)
+
+
+@given
+def gate_as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
+    """Return latencies of the layer (ms) by both protocols, and stated, where the source's protocol was measured."""
+    at, who = ["n", "density"], {KEPT: "kernel", TORCH: "dense"}
+    found = {
+        f"{name}_{how}": by(df, variant, key=at) / 1e3
+        for variant, name in who.items()
+        for how, df in (("cold", cold), ("warm", warm))
+    }
+    said = where(stated, quantity="latency")
+    found |= {f"{name}_stated": by(said, variant, "low", at) for variant, name in who.items()}
+    return pd.DataFrame(found).dropna().sort_index(ascending=[True, False]).reset_index()
 
 
 @given

@@ -33,7 +33,7 @@ import pandas as pd
 from artifact import registry
 from artifact.book.study import Study, given, has, where
 from artifact.drawing import compiled, style
-from artifact.measure import bench, matrices, records
+from artifact.measure import bench, external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.verdicts.sets import CLASSES
@@ -217,6 +217,17 @@ def break_even(speedup: pd.Series) -> float:
 def value(df: pd.DataFrame, quantity: str, **at: Any) -> float:
     """Return the one number of a quantity."""
     return float(where(df, quantity=quantity, **at)["low"].item())
+
+
+def peers(gpu: str) -> pd.DataFrame:
+    """Return how many times as fast as other people's kernels WCSR is, at each matrix and N of their run on a GPU.
+
+    By library; nnz, error: the largest of any element. On a GPU that has no such run, those of another.
+    """
+    df = external.nearest(SYSTEM, "peers", gpu).numbers()
+    ours, at = where(df, library=WCSR), ["label", "n"]
+    both = df.drop(ours.index).merge(ours[[*at, "cold_us"]], on=at, suffixes=("", "_ours"))
+    return both.assign(speedup=both["cold_us"] / both["cold_us_ours"])
 
 
 def recomputed(table1: pd.DataFrame) -> pd.DataFrame:

@@ -242,7 +242,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 
 @part
 def by_size(df: pd.DataFrame) -> Facts:
-    """What warp specialisation is worth by classes of non-zeros, and how many matrices are large, made, the source's."""
+    """Tell what warp specialisation is worth by size; how many matrices are large, made here, the source's."""
     found, one = sized(df, ["opt3"], "opt2"), df.drop_duplicates("label")
     known = matrices.listed(registry.FOLDER / experiments.SYSTEM / registry.MATRICES).set_index("name")
     return {

@@ -56,7 +56,7 @@ from artifact.systems.async_sparse.experiments import (
     speedups,
     until_even,
 )
-from artifact.systems.async_sparse.facts import ACCURATE, LAYER, SLOW
+from artifact.systems.async_sparse.facts import ACCURATE, LAYER, MILLION, SLOW
 from kernels import async_sparse, splitmix
 from kernels.async_sparse import family, operands
 from kernels.formats import bcsr, csr, reorder, wcsr
@@ -401,6 +401,18 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     table = parts["speedup"].agg(mean=records.geomean, least="min", most="max", at="idxmin")
     table = table.assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}")).reset_index()
     return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
+
+
+def peers(found: pd.DataFrame) -> pd.DataFrame:
+    """Return what WCSR is over each of other people's kernels at each N: geometric mean, least, most, and their errors.
+
+    Apart for matrices of a million non-zeros and more.
+    """
+    names = {of: source for source, of in OF_TABLE1.items()} | {"cusparse_csr": "cuSPARSE CSR, in FP32"}
+    size = np.where(found["nnz"] >= MILLION, "a million and more", "fewer")
+    table = found.assign(size=size, library=found["library"].replace(names)).groupby(["size", "library", "n"])
+    means = table["speedup"].agg(matrices="size", mean=records.geomean, least="min", most="max")
+    return means.assign(error=table["error"].max()).reset_index()
 
 
 # ---------------------------------------------------------------- choices, errors, costs

@@ -31,9 +31,11 @@ from kernels.formats.csr import INT32_MAX
 #: What --verdict and --fail-on call the verdicts.
 VERDICTS = {
     "reproduced": measures.REPRODUCED,
+    "exceeded": measures.EXCEEDED,
     "partly": measures.PARTLY,
     "not-reproduced": measures.NOT_REPRODUCED,
     "does-not-carry-over": measures.NOT_CARRIED,
+    "undecided": measures.UNDECIDED,
     "not-measured": measures.NOT_MEASURED,
 }
 #: What a command's exceptions mean, by the names of their classes, some of whose modules need a GPU.
@@ -198,8 +200,8 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
     claim, row = chosen[0], df.iloc[0]
     lines = [
         *((key, row[key]) for key in "id source where says gpu published measured".split()),
-        ("verdict", measures.said(row["verdict"], claim.extension)),
-        *((key, row[key]) for key in ("reason", "why")),
+        ("verdict", measures.said(row["verdict"], claim.aside)),
+        *((key, row[key]) for key in ("sure", "reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, judge.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in judge.rules([claim]).itertuples()),
@@ -210,8 +212,9 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
 def _all(_, df) -> str:
     """Verdicts for a terminal, a line for each claim."""
     lines = [
-        f"{measures.said(row.verdict, row.extension):<30}  {row.id:<28}  {row.measured}"
-        + " (extension, not counted)" * row.extension
+        f"{measures.said(row.verdict, row.aside):<30}  {row.id:<28}  {row.measured}"
+        + f" ({row.aside}, not counted)" * bool(row.aside)
+        + f" ({row.sure.partition(';')[0]})" * bool(row.sure)
         for row in df.itertuples()
     ]
     return "\n".join([*lines, "", judge.totals(df)])

@@ -340,5 +340,5 @@ def _environment() -> jinja2.Environment:
     made = _Environment(undefined=_Undefined, extensions=[_Holds], autoescape=escaped, **how)
     made.filters |= FILTERS | {"code": code, "minutes": durations.said, "article": article}
     made.globals |= {name: getattr(judge, name) for name in ("LOOKS", "OWN_DATA", "VERDICTS")}
-    made.globals["said"] = measures.said
+    made.globals |= {"said": measures.said, "OPEN": measures.OPEN}
     return made

@@ -136,7 +136,7 @@ def changed(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """
     frames = [df.set_index(["id", "says"])["verdict"].rename(gpu) for gpu, df in judged.items()]
     given = pd.concat(frames, axis=1) if frames else pd.DataFrame(columns=["id", "says"])
-    return given[given.mask(given == measures.NOT_MEASURED).nunique(axis=1) > 1].reset_index()
+    return given[given.mask(given.isin(measures.OPEN)).nunique(axis=1) > 1].reset_index()
 
 
 def machines(found: Mapping[str, Path]) -> pd.DataFrame:

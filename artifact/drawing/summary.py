@@ -178,9 +178,11 @@ VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
     verdict: (judge.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
     for verdict, colour in (
         (measures.REPRODUCED, style.BASELINE),
+        (measures.EXCEEDED, style.BEST),
         (measures.PARTLY, style.RUNGS[3]),
         (measures.NOT_REPRODUCED, style.PUBLISHED),
         (measures.NOT_CARRIED, style.RUNGS[0]),
+        (measures.UNDECIDED, style.CLAIM),
         (measures.NOT_MEASURED, style.BOUND),
     )
 } | {OWN: ("=", {"facecolor": "none", "edgecolor": style.BOUND, "linewidth": 0.8})}
@@ -337,7 +339,7 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
     seen = [v for v in VERDICTS if any(of.get(v) for of in verdicts.values())]
     ax.get_figure().legend(
         [Patch(**VERDICTS[v][1]) for v in seen],
-        [f"{VERDICTS[v][0]} {re.sub(' (?:on|to) this.*', '', v)}" for v in seen],
+        [f"{VERDICTS[v][0]} {re.sub(' (?:on|to) th.*', '', v)}" for v in seen],
         loc="outside lower left",
         ncols=layout.columns - 1 + narrow,
         handlelength=1.2,

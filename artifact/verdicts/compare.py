@@ -42,7 +42,7 @@ class Comparison:
     points: experiment, variant, POINT, median_us_fresh, median_us_shipped, time_ratio, and, where
     there is a baseline, speedup_fresh, speedup_shipped and speedup_ratio. summary: one row per
     experiment and variant with the medians of these ratios and `agrees`. verdicts: one row per claim: id, system, says,
-    extension, of each side its verdict, `_measured` and `_value`, agrees; basis: what the two rest on, OWN, NO_GPU or
+    aside, of each side its verdict, `_measured` and `_value`, agrees; basis: what the two rest on, OWN, NO_GPU or
     TWO_KINDS where both are given; times: name -> ratio of the times of each contender that the claim names. covered:
     of the `total` points (shapes and densities) of the shipped records, those that the fresh ones have too. ceilings:
     of each that both have, the ratio of its rates. same_gpu: both sides are of one kind of GPU. agrees: on the same GPU
@@ -104,7 +104,7 @@ def compare(
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
     mine = [claim for claim in load.claims() if claim.room in systems]
     each = dict(zip(SIDES, (judge.kept(mine, side) for side in sides), strict=True))
-    verdicts = each["fresh"][["id", "room", "says", "extension"]]
+    verdicts = each["fresh"][["id", "room", "says", "aside"]]
     for side, own in each.items():
         of = {side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]}
         verdicts = verdicts.assign(**of)
@@ -115,8 +115,8 @@ def compare(
     )
     same_gpu = gpus[0] == gpus[1]
     if not same_gpu:
-        known = verdicts[verdicts["shipped"] != measures.NOT_MEASURED]
-        given, how = int((known["fresh"] != measures.NOT_MEASURED).sum()), "`make measure` and `make profile` measure"
+        known = verdicts[~verdicts["shipped"].isin(measures.OPEN)]
+        given, how = int((~known["fresh"].isin(measures.OPEN)).sum()), "`make measure` and `make profile` measure"
         _enough(given, len(known), f"{fresh} gives", f"verdicts that {shipped} gives", how)
     (ours, theirs), summary = map(evidence.ceilings, sides), _summary(points, tolerances, same_gpu)
     return Comparison(
@@ -200,7 +200,7 @@ def _times(claim: load.Claim, points: pd.DataFrame) -> dict[str, float]:
 
 def agreeing(verdicts: pd.DataFrame) -> pd.Series:
     """Whether the columns fresh and shipped say the same, or one of them cannot say."""
-    unknown = (verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED).any(axis=1)
+    unknown = verdicts[["fresh", "shipped"]].isin(measures.OPEN).any(axis=1)
     return (verdicts["fresh"] == verdicts["shipped"]) | unknown
 
 
@@ -210,7 +210,7 @@ def counted(verdicts: pd.DataFrame) -> dict[str, Any]:
     own: on records of both GPUs; kept: of these, the same; no_gpu: on no record of a GPU, which cannot differ;
     two_kinds: ids of those of `own` that are judged by counters on one side alone.
     """
-    given = verdicts[(verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)]
+    given = verdicts[~verdicts[["fresh", "shipped"]].isin(measures.OPEN).any(axis=1)]
     own = given[given["basis"] != NO_GPU]
     return {
         "own": len(own),

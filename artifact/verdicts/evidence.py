@@ -116,6 +116,17 @@ class Evidence:
             need(name in self.frames[key][1], f"The variant {name!r} was not measured in {', '.join(names)}.")
         return self.frames[key]
 
+    def labels(self, experiments: Iterable[str], variants: Iterable[str] = ()) -> set[str]:
+        """Return the real matrices at which each of `variants` was measured, or is left out for a reason given.
+
+        Of any contender where none is named. NotMeasured as `frame`.
+        """
+        df, given = self.frame(experiments)[["variant", "label"]], records.read_absent(self.folder / self.room)
+        absent = [key[:2] for name in sweeps(experiments) for key in given.get(name, ())]
+        known = pd.concat([df, pd.DataFrame(absent, columns=["variant", "label"])])
+        by = known.groupby("variant")["label"].agg(set).to_dict()
+        return set.intersection(*(by.get(name, set()) for name in variants)) if variants else set(known["label"])
+
     @property
     def kept(self) -> str:
         """`where` as text."""
@@ -401,19 +412,14 @@ def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     return _of(e, experiments, of, lambda df: df["median_us"], format=".3g", unit=" µs")
 
 
-def tflops(
-    e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful", than: float = -1.0, matrices: int = 0
-) -> Values:
+def tflops(e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful", than: float = -1.0) -> Values:
     """TFLOP/s.
 
     Records give every contender the useful FLOPs of the sparse product; with `flops = "dense"` those of the dense
     product count, useful FLOPs over density, as a source counts them for a dense library. With `than`, on the matrices
-    that are denser than this share of non-zeros. A mean of rates belongs to its set, so for one of the source a record
-    of fewer than so many `matrices` decides nothing.
+    that are denser than this share of non-zeros.
     """
     take = {"useful": lambda df: df["tflops"], "dense": lambda df: df["tflops"] / df["density"]}[flops]
-    count = rows(e, experiments, *contenders(of))["label"].nunique()
-    need(count >= matrices, f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
     return _of(e, experiments, of, take, than, format=".3g", unit=" TFLOP/s")
 
 

@@ -33,24 +33,40 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures
+from artifact.verdicts import evidence, load, measures, sets
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
-from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED, VERDICTS, Outcome
+from artifact.verdicts.measures import (
+    EXCEEDED,
+    NOT_CARRIED,
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    PARTLY,
+    REPRODUCED,
+    UNDECIDED,
+    VERDICTS,
+    Outcome,
+)
 
 #: Of a verdict: the claim; its numbers: the value that was judged, between low and high, in `unit`, and the threshold
 #: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
-#: own decides it, and nothing that was measured here.
+#: own decides it, and nothing that was measured here. aside: why it is listed and not counted, an extension or a
+#: stand-in. classes: of a claim over a set of matrices, class of non-zeros -> value, matrices, measured.
+#: probability: of the verdict, see `uncertainty`; sure: the same in words.
 LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
+    *("aside", "fact", "classes", "probability", "sure"),
 )
+LISTS = ("rests", "threshold")  #: of these, what JSON has as lists
+STABILITY = "stability.csv"  #: beside the records of a GPU: how sure its verdicts are
 #: Beside the folders of the GPUs' records: the verdict on each claim by the records of each.
 SHIPPED = "verdicts.csv"
 #: Suffixes of files that verdicts follow from.
@@ -69,7 +85,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     """
     claims, folder = list(claims), Path(folder)
     known = {claim.id: claim for claim in (*load.claims(), *claims)}
-    of, rows = cache(partial(Evidence, folder)), []
+    of, rows, drawn = cache(partial(Evidence, folder)), [], drawings(folder)
 
     @cache
     def outcome(i: str) -> Outcome:
@@ -77,17 +93,35 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
         return _outcome(known[i], of(known[i].room))
 
     for claim in claims:
-        came, e = outcome(claim.id), of(claim.room).only(claim.rule.at, claim.rule.repeats)
-        told, ours = came.verdict in (NOT_MEASURED, REPRODUCED), not any(SERIES in name for name in claim.experiment)
-        elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, folder.name) for said in claim.gpu)
+        came, e = outcome(claim.id), inputs(claim, of(claim.room))[0]
+        plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}
+        verdict = carried(claim, came.verdict, folder.name)
+        sure = drawn.get((claim.id, verdict), {"probability": np.nan})
         more = {
-            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and elsewhere else came.verdict,
-            "reason": came.why * (came.verdict == NOT_MEASURED) if told else filled(claim, e, came, outcome),
+            "verdict": verdict,
+            "probability": sure["probability"],
+            "sure": "" if np.isnan(sure["probability"]) else measures.say("sure", sure),
+            "reason": plain[came.verdict] if came.verdict in plain else filled(claim, e, came, outcome),
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
         }
         rows.append({key: getattr(came, key, getattr(claim, key, None)) for key in LEDGER_COLUMNS} | more)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def drawings(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return (claim, verdict) -> its row of what `uncertainty` wrote beside the records of a GPU; nothing without."""
+    if not (path := folder / STABILITY).is_file():
+        return {}
+    df = pd.read_csv(path).fillna({"next": ""})
+    return {(row["claim"], row["verdict"]): row for row in df.to_dict("records")}
+
+
+def carried(claim: Claim, verdict: str, gpu: str) -> str:
+    """Return a rule's verdict on the records of a GPU, or that the claim does not carry over to it."""
+    ours = not any(SERIES in name for name in claim.experiment)
+    elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, gpu) for said in claim.gpu)
+    return NOT_CARRIED if verdict == NOT_REPRODUCED and elsewhere else verdict
 
 
 def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
@@ -107,7 +141,7 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
         table = {"state": state, "verdicts": df.astype(object).where(df.notna(), None).to_dict("records")}
         records.write_json(place, table)
     df = pd.DataFrame(table["verdicts"], columns=list(LEDGER_COLUMNS)).set_index("id", drop=False)
-    df = df.assign(**{key: df[key].map(tuple) for key in ("rests", "threshold")})
+    df = df.assign(probability=df["probability"].astype(float), **{key: df[key].map(tuple) for key in LISTS})
     return df.loc[[claim.id for claim in claims]].reset_index(drop=True)
 
 
@@ -134,8 +168,8 @@ def to_csv(judged: Mapping[str, pd.DataFrame]) -> str:
 
 
 def counted(df: pd.DataFrame) -> pd.DataFrame:
-    """Return those of the verdicts that are on claims of the sources: extensions are listed, not counted."""
-    return df[~df["extension"].astype(bool)]
+    """Return those of the verdicts that are on claims of the sources: extensions and stand-ins are only listed."""
+    return df[df["aside"] == ""]
 
 
 def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -161,10 +195,30 @@ def same_gpu(said: str, measured: str) -> bool:
     )
 
 
-def _outcome(claim: Claim, e: Evidence) -> Outcome:
-    rule, e = claim.rule, e.only(claim.rule.at, claim.rule.repeats)
+def inputs(claim: Claim, e: Evidence) -> tuple[Evidence, frozenset[str]]:
+    """Return the evidence that a claim is judged by, and what of the source's set of matrices that lacks.
+
+    Of a claim over this set it is the rows of the set alone, if all of it was measured; else all that was.
+    """
+    whole, lacking = e.only(claim.rule.at, claim.rule.repeats), frozenset[str]()
+    with contextlib.suppress(NotMeasured):
+        lacking = sets.lacking(claim.room, claim.rule, whole, claim.experiment) if claim.set else lacking
+        if claim.set and not lacking:
+            names = {"label": sorted(sets.source(claim.room))}
+            return e.only({**claim.rule.at, **names}, claim.rule.repeats), lacking
+    return whole, lacking
+
+
+def _outcome(claim: Claim, every: Evidence) -> Outcome:
+    rule, (e, lacking) = claim.rule, inputs(claim, every)
     found = replace(_tried(rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
     given = found.verdict != NOT_MEASURED
+    if claim.set and given:
+        found = replace(found, classes=sets.by_class(rule, e, claim.experiment))
+        if lacking:
+            size = {"all": len(sets.source(claim.room)), "lacking": len(lacking)}
+            lacks, measured = measures.say("undecided", size), measures.say("by_class", {"classes": found.classes})
+            found = replace(found, verdict=UNDECIDED, lacks=lacks, measured=measured)
     sweeps = evidence.sweeps(claim.experiment) if rule.repeats and given else []
     runs = {name: [other for other in claim.experiment if other == name or other not in sweeps] for name in sweeps}
     second = replace(rule, quantity=partial(rule.quantity, over=rule.also_over)) if rule.also_over and given else None
@@ -173,12 +227,14 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
         "c": claim,
         "rule": found.why,
         "given": given,
-        "kept": e.kept,
+        "kept": every.only(rule.at).kept,
+        "classes": found.classes,
+        "lacks": found.lacks,
         "series": any(SERIES in name for name in claim.experiment),
         "theirs": any(OTHERS in name for name in claim.experiment),
         "runs": {name: _tried(rule, e, run) for name, run in runs.items()},
         "also": also if second and also.verdict != NOT_MEASURED else None,
-        "also_said": measures.said(also.verdict, claim.extension),
+        "also_said": measures.said(also.verdict, claim.aside),
     }
     return replace(found, why=measures.say("why", seen))
 
@@ -218,9 +274,9 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], 
         said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason)
     except NotMeasured as nothing:
         missing = str(nothing)
-    return said or measures.say(
-        "plain", {"published": claim.published, "measured": outcome.measured, "missing": missing}
-    )
+    beyond = outcome.verdict == EXCEEDED and not claim.reason
+    seen = {"published": claim.published, "measured": outcome.measured, "missing": missing}
+    return said or measures.say("beyond" if beyond else "plain", seen)
 
 
 def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
@@ -252,9 +308,11 @@ OWN_DATA = "rest on their source's own published data alone"
 #: contrast of 4.5:1, in either mode of the page.
 LOOKS = {
     REPRODUCED: ("✓", "verdict-reproduced"),
+    EXCEEDED: ("▲", "verdict-exceeded"),
     PARTLY: ("◐", "verdict-partly"),
     NOT_REPRODUCED: ("✗", "verdict-not"),
     NOT_CARRIED: ("↛", "verdict-elsewhere"),
+    UNDECIDED: ("?", "verdict-undecided"),
     NOT_MEASURED: ("–", "verdict-unmeasured"),
     OWN_DATA: ("=", "verdict-theirs"),
 }
@@ -283,14 +341,15 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
 
     With a line that counts them and names the GPU of the records.
     """
-    words = [measures.said(*row) for row in zip(df["verdict"], df["extension"], strict=True)]
+    words = [measures.said(*row) for row in zip(df["verdict"], df["aside"], strict=True)]
     shown = {
         "claim": "`" + df["id"] + "`",
         "says": df["says"] + " (" + df["source"] + ", " + df["where"] + ")",
         "GPU of the source": df["gpu"],
         "published": df["published"],
         "measured": df["measured"],
-        "verdict": pd.Series(words, df.index) + df["extension"].map({True: " (extension, not counted)", False: ""}),
+        "verdict": pd.Series(words, df.index) + df["aside"].map(lambda why: f" ({why}, not counted)" * bool(why)),
+        "how sure": df["sure"],
         "reason": df["reason"],
     }
     return f"{len(by_evidence(df)[0])} claims on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
@@ -310,8 +369,10 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
 
     judged: verdicts from `judge.judge`. stands: an id, "both", "neither" or "undecided".
     """
-    # What fails here fails, whether it may hold elsewhere or not.
-    rank = judged.set_index("id")["verdict"].replace(NOT_CARRIED, NOT_REPRODUCED).map(VERDICTS.index)
+    # What fails here fails, whether it may hold elsewhere or not; what holds by more than stated holds; what is
+    # undecided says nothing.
+    alike = {NOT_CARRIED: NOT_REPRODUCED, EXCEEDED: REPRODUCED, UNDECIDED: NOT_MEASURED}
+    rank = judged.set_index("id")["verdict"].replace(alike).map(VERDICTS.index)
     order = [claim.id for claim in known]
     found = dict.fromkeys(frozenset((claim.id, other)) for claim in known for other in claim.contradicts)
     df = pd.DataFrame([sorted(pair, key=order.index) for pair in found], columns=["one", "other"])

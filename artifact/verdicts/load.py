@@ -22,13 +22,19 @@ A claim of a source is judged by a rule, which the file states in full:
 - A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
   and a weaker one, `partly`. Where a source gives a word and no number, the number is ours and the file says
   so. A claim whose records are missing is "not measured on this GPU", with the reason.
+- `better = "more"` or `"less"` in an expectation of a range, for what a source says is at least so fast: what lies
+  beyond the range on that side, and is else as claimed, is "exceeded".
+- `set = true`: the claim is over the source's own set of matrices, whose names are the rows of the system's
+  matrices.csv with `source = yes`. It is judged on these alone, and only where the records have every one of them, or a
+  reason for what they lack; else it is "undecided on these inputs", and what was measured stands there by classes of
+  non-zeros.
 - A list of contenders, `speedup = ["a", "b"]`, holds each to the expectation, by name; a string is one
   contender.
 - `"published"` among the numbers of `expect` stands for those of `published`: `near = "published"` for [low,
   high], `near = [0, "published"]` for its upper end alone. No number may be infinite: a range has two ends, and both
   are judged; what is a limit in one direction is `at_least` or `at_most`.
-- `extension = true`: the source asks it as an open question, or what is judged is ours. The ledger lists it and
-  does not count it among the claims.
+- `extension = true`: the source asks it as an open question, or what is judged is ours. `stand_in` says what is judged
+  in place of what. The ledger lists both and does not count them among the claims.
 - `gpu = ["A100"]`: the GPUs that the source speaks of; by default those of the system's system.toml, or the one whose
   published series decides.
 - `depends_on`: "gpu" for what the source measured on its GPU, "method" for what it says in general, for what follows
@@ -38,7 +44,7 @@ A claim of a source is judged by a rule, which the file states in full:
 - `reason`: why it is not reproduced, one sentence for people; `judge.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `like = "nm-large"`: the claim has of that one, which stands above it, all that it does not say itself, but for
-  `note`, `reason` and `contradicts`.
+  `note`, `reason`, `contradicts`, `fact` and `stand_in`.
 - `note`: what a reader of the verdict should know, shown with it. What several claims note stands once, by a name, in
   the file's `[notes]`; a note is then that name, or a list of names and sentences.
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
@@ -107,6 +113,11 @@ class Claim:
     stand_in: str = ""  #: what it is judged by in place of the source's own
     set: bool = False  #: is over the source's own set of matrices
     mechanism: bool = False  #: says why, which a rebuilding decides only where it is as fast as the source's
+
+    @property
+    def aside(self) -> str:
+        """Why it is listed and not counted; nothing of a claim of the source that is judged by what it speaks of."""
+        return "extension" if self.extension else f"stand-in: {self.stand_in}" if self.stand_in else ""
 
     @property
     def minutes(self) -> float:
@@ -234,7 +245,7 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or system.gpus)),
         depends_on=table.get("depends_on", GPU if of_source and not all(programs) else METHOD),
-        **{key: table[key] for key in PLAIN if key in table},
+        **{"fact": table["id"]} | {key: table[key] for key in PLAIN if key in table},
     )
 
 

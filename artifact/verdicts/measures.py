@@ -31,18 +31,22 @@ from artifact.verdicts import evidence
 from artifact.verdicts.evidence import QUANTITIES, Evidence, NotMeasured, Values, contenders, denser, need
 
 REPRODUCED = "reproduced"
+EXCEEDED = "exceeded"  #: beyond what is stated, on the better side
 PARTLY = "partly"
 NOT_REPRODUCED = "not reproduced"
-NOT_CARRIED = "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.carried`
+NOT_CARRIED = "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.judge`
+UNDECIDED = "undecided on these inputs"  #: the source's own set of inputs was not measured
 NOT_MEASURED = "not measured on this GPU"
-VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, NOT_MEASURED)
+VERDICTS = (REPRODUCED, EXCEEDED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, UNDECIDED, NOT_MEASURED)
+HOLDS, FAILS, OPEN = (REPRODUCED, EXCEEDED), (NOT_REPRODUCED, NOT_CARRIED), (UNDECIDED, NOT_MEASURED)
 OFTEN = 0.9  #: "nine in ten" of the points
 
 
-#: What is said of an extension, an open question of a source or a kernel of ours: nothing was claimed, so that nothing
-#: is reproduced. The sign and the colour are those of the verdict.
+#: What is said of an extension, an open question of a source or a kernel of ours, and of a stand-in: nothing was
+#: claimed of it, so that nothing is reproduced. The sign and the colour are those of the verdict.
 ANSWERS = {
     REPRODUCED: "holds here",
+    EXCEEDED: "holds here, by more than asked",
     PARTLY: "holds here in part",
     NOT_REPRODUCED: "does not hold here",
     NOT_CARRIED: "does not hold here",
@@ -70,8 +74,9 @@ class Reduced:
     lines: bool = False
     #: The lines themselves, what tells one from the others -> values in order, for expectations on their course.
     course: Sequence[tuple[Mapping[str, Any], pd.Series]] = ()
-    #: How values of any choice of points become one, for expectations that compare choices.
-    again: Callable[[pd.Series], float] | None = None
+    #: How values of any choice of points are reduced, for expectations that compare choices, and for resamples.
+    again: Callable[[Any], Any] | None = None
+    groups: np.ndarray | None = None  #: row of `of.all` -> number of the choice that it is part of
     data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
 
 
@@ -80,7 +85,7 @@ class Reduced:
 
 def each_point(v: Values) -> Reduced:
     """Every point counts by itself."""
-    return Reduced(v, v.all)
+    return Reduced(v, v.all, again=np.asarray, groups=np.zeros(len(v.all), dtype=int))
 
 
 def geometric_mean(v: Values, of: str = "all") -> Reduced:
@@ -94,42 +99,43 @@ def geometric_mean(v: Values, of: str = "all") -> Reduced:
 
 def mean(v: Values) -> Reduced:
     """Return the arithmetic mean over all points."""
-    return _reduced(v, pd.Series.mean)
+    return _reduced(v, np.mean)
 
 
 def median(v: Values, of: str = "all") -> Reduced:
     """Return the median over all points, or over those of "each n"."""
-    return _reduced(v, pd.Series.median, of)
+    return _reduced(v, np.median, of)
 
 
 def largest(v: Values) -> Reduced:
     """Return the largest value of any point."""
-    return _reduced(v, pd.Series.max)
+    return _reduced(v, np.max)
 
 
 def smallest(v: Values) -> Reduced:
     """Return the smallest value of any point."""
-    return _reduced(v, pd.Series.min)
+    return _reduced(v, np.min)
 
 
 def quantile(v: Values, share: float) -> Reduced:
     """Return the value below which this share of the points lies: 0.1 is what nine in ten points reach."""
-    return _reduced(v, lambda s: s.quantile(share))
+    return _reduced(v, partial(np.quantile, q=share))
 
 
-def _reduced(v: Values, take: Callable[[pd.Series], float], of: str = "all") -> Reduced:
+def _reduced(v: Values, take: Callable[[Any], float], of: str = "all") -> Reduced:
     """Reduce each contender's values by `take`, or those of each of GROUPS."""
-    return Reduced(v, v.all.groupby(level=["contender", *GROUPS[of]], sort=False).agg(take), again=take)
+    groups = v.all.groupby(level=["contender", *GROUPS[of]], sort=False)
+    return Reduced(v, groups.agg(take), again=take, groups=groups.ngroup().to_numpy())
 
 
 def share_of_points_above(v: Values, limit: float) -> Reduced:
     """Return the share of the points whose value is over `limit`."""
-    return _share(v, v.all > limit)
+    return _share(v, lambda values: values > limit)
 
 
 def share_of_points_below(v: Values, limit: float) -> Reduced:
     """Return the share of the points whose value is under `limit`."""
-    return _share(v, v.all < limit)
+    return _share(v, lambda values: values < limit)
 
 
 def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) -> Reduced:
@@ -137,11 +143,17 @@ def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) ->
 
     A value may be under it by the relative `tolerance`.
     """
-    return _share(v, v.all * (1 + tolerance) >= limit)
+    return _share(v, lambda values: values * (1 + tolerance) >= limit)
 
 
-def _share(v: Values, held: pd.Series) -> Reduced:
-    return Reduced(v, pd.Series([held.mean()]), data={"held": held})
+def _share(v: Values, holds: Callable[[Any], Any]) -> Reduced:
+    return Reduced(
+        v,
+        pd.Series([np.mean(holds(v.all))]),
+        again=lambda values: float(np.mean(holds(values))),
+        groups=np.zeros(len(v.all), dtype=int),
+        data={"held": holds(v.all)},
+    )
 
 
 def trend(
@@ -251,9 +263,16 @@ def grade(value: float, reproduced: float, partly: float) -> str:
     return REPRODUCED if value >= reproduced else PARTLY if value >= partly else NOT_REPRODUCED
 
 
-def all_of(verdicts: Sequence[str]) -> str:
-    """Return the verdict on a claim about several things at once."""
-    return verdicts[0] if len(set(verdicts)) == 1 else PARTLY
+def all_of(verdicts: Iterable[str]) -> str:
+    """Return the verdict on several things at once: that of all of them, or partly.
+
+    Some exceeded and the others reproduced is exceeded. What is open counts only where nothing is decided.
+    """
+    decided = set(verdicts) - set(OPEN) or set(verdicts)
+    if len(decided) == 1:
+        return decided.pop()
+    alike = ((HOLDS, EXCEEDED), (FAILS, NOT_REPRODUCED), (OPEN, UNDECIDED))
+    return next((told for kinds, told in alike if decided <= set(kinds)), PARTLY)
 
 
 def at_least(r: Reduced, limit: float, partly: float) -> Judged:
@@ -276,53 +295,84 @@ def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | Non
     return Judged(all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]), threshold)
 
 
-def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
+def near(r: Reduced, between: Sequence[float], factor: float, partly: float, better: str = "") -> Judged:
     """Near the stated range, by factors.
 
     Reproduced if nine in ten of the values lie within the factor `factor` of [low, high], partly if nine in ten lie
     within the factor `partly`. Lines are judged one by one instead: reproduced if all are, partly if they differ.
+    With `better`, "more" or "less", exceeded if only values beyond the range on that side keep it from being
+    reproduced.
     """
     groups = [pd.Series([value]) for value in r.values] if r.lines else [r.values]
-    verdicts, off = zip(*(_near(group, between, factor, partly) for group in groups), strict=True)
+    verdicts, off = zip(*(_near(group, between, factor, partly, better) for group in groups), strict=True)
     return Judged(all_of(verdicts), (between[0] / factor, between[1] * factor), {"off": off})
 
 
-def _near(values: pd.Series, between: Sequence[float], factor: float, partly: float) -> tuple[str, float]:
+def _near(
+    values: pd.Series, between: Sequence[float], factor: float, partly: float, better: str = ""
+) -> tuple[str, float]:
     """Return the verdict, and the farthest distance: the factor by which a value lies outside, 1 inside."""
-    with np.errstate(divide="ignore"):
-        off = np.maximum(1.0, np.maximum(between[0] / values, values / between[1])) * (1 - 1e-9)
-    shares = [(off <= limit).mean() >= OFTEN for limit in (factor, partly)]
-    return REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED, float(off.max())
+    values = np.asarray(values, dtype=float)  # hundreds of resamples come here
+
+    def off(values: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.maximum(1.0, np.maximum(between[0] / values, values / between[1])) * (1 - 1e-9)
+
+    def judge(values: np.ndarray) -> str:
+        shares = [(off(values) <= limit).mean() >= OFTEN for limit in (factor, partly)]
+        return REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED
+
+    return _sided(judge, values, between, better), float(off(values).max())
 
 
-def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
+def _sided(judge: Callable[[np.ndarray], str], values: np.ndarray, between: Sequence[float], better: str) -> str:
+    """Return what `judge` says of values; with `better` of those that lie beyond the range there as if at its end."""
+    plain = judge(values)
+    if not better or plain == REPRODUCED:
+        return plain
+    held = judge(np.minimum(values, between[1]) if better == "more" else np.maximum(values, between[0]))
+    return EXCEEDED if held == REPRODUCED else held
+
+
+def spans(r: Reduced, between: Sequence[float], factor: float, partly: float, better: str = "") -> Judged:
     """Reproduced if the values have the stated range, both ends of it.
 
     The smallest value must be that end within the factor `factor` and the largest the other, partly within `partly` or
     if the ends differ in this; and the verdict is no better than that of `near` on all values, reproduced if nine in
-    ten lie in the range, widened by `factor`, partly by `partly`.
+    ten lie in the range, widened by `factor`, partly by `partly`. With `better`, "more" or "less", exceeded if only
+    values beyond the range on that side keep it from being reproduced.
     """
-    inside, _ = _near(r.values, between, factor, partly)
+    inside, _ = _near(r.values, between, factor, partly, better)
     ends = zip((r.values.min(), r.values.max()), between, strict=True)
-    verdicts, off = zip(*(_near(pd.Series([v]), (end, end), factor, partly) for v, end in ends), strict=True)
+    verdicts, off = zip(*(_near(pd.Series([v]), (end, end), factor, partly, better) for v, end in ends), strict=True)
     verdict = max(inside, all_of(verdicts), key=VERDICTS.index)
     return Judged(verdict, (between[0] / factor, between[1] * factor), {"off": off})
 
 
-def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None) -> Judged:
+def within(
+    r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None, better: str = ""
+) -> Judged:
     """In the stated range, widened by `tolerance` on each side.
 
     Reproduced if nine in ten of the values are, and every line. With `partly`, a wider tolerance, partly if nine in
-    ten are within that; without, partly if half of the values are, or the geometric mean of the points.
+    ten are within that; without, partly if half of the values are, or the geometric mean of the points. With `better`,
+    "more" or "less", exceeded if only values beyond the range on that side keep it from being reproduced.
     """
     low, high = between
-    often = 1.0 if r.lines else OFTEN
-    inside, wider = (float(r.values.between(low - by, high + by).mean()) for by in (tolerance, partly or tolerance))
-    by_mean = partly is None and not r.lines and inside < 0.5
-    half = wider >= OFTEN if partly is not None else inside >= 0.5
-    half = half or (by_mean and low - tolerance <= records.geomean(r.values) <= high + tolerance)
-    verdict = REPRODUCED if inside >= often else PARTLY if half else NOT_REPRODUCED
-    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": inside})
+
+    def share(values: np.ndarray, by: float) -> float:
+        return float(((low - by <= values) & (values <= high + by)).mean())
+
+    def judge(values: np.ndarray) -> str:
+        inside = share(values, tolerance)
+        half = inside >= 0.5 if partly is None else share(values, partly) >= OFTEN
+        if partly is None and not r.lines and inside < 0.5:
+            half = low - tolerance <= records.geomean(values) <= high + tolerance
+        return REPRODUCED if inside >= (1.0 if r.lines else OFTEN) else PARTLY if half else NOT_REPRODUCED
+
+    values = np.asarray(r.values, dtype=float)
+    verdict = _sided(judge, values, between, better)
+    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": share(values, tolerance)})
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -402,9 +452,9 @@ PARTS: dict[str, tuple[tuple[Callable, ...], str, int]] = {
 }
 
 
-def said(verdict: str, extension: bool = False) -> str:
-    """Return a verdict in words: as it is of a claim, as an answer of an extension."""
-    return ANSWERS.get(verdict, verdict) if extension else verdict
+def said(verdict: str, aside: str = "") -> str:
+    """Return a verdict in words: as it is of a claim, as an answer of what stands aside."""
+    return ANSWERS.get(verdict, verdict) if aside else verdict
 
 
 @dataclass(frozen=True)
@@ -436,6 +486,9 @@ class Outcome:
     unit: str = ""
     threshold: tuple[float | None, float | None] = (None, None)
     points: int = 0
+    #: Of a claim over a set of matrices: class of non-zeros -> value, matrices, and what was measured in words.
+    classes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lacks: str = ""  #: what of that set was not measured, where that leaves it undecided
 
 
 def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
@@ -446,14 +499,12 @@ def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
 def judged(rule: Rule, values: Values) -> Outcome:
     """Return what the rule makes of values. Raises NotMeasured where they do not decide."""
     reduced = rule.reduce(values)
-    found = rule.expect(reduced)
-    ends = pd.Series([line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]], dtype=float)
-    judged_by = pd.Series(reduced.values if len(reduced.values) else ends, dtype=float)
+    found, judged_by = rule.expect(reduced), numbers(reduced)
     below = Outcome(
         found.verdict,
         *told(rule, reduced, found),
         values=values,
-        value=records.geomean(judged_by) if (judged_by > 0).all() and len(judged_by) else judged_by.mean(),
+        value=middle(judged_by),
         low=judged_by.min(),
         high=judged_by.max(),
         unit="" if reduced.lines else values.unit.strip() if values.scale == 1 else "",
@@ -467,6 +518,17 @@ def judged(rule: Rule, values: Values) -> Outcome:
         how = _said_of(rule.quantity, "how", {"v": values, **values.data})
         raise NotMeasured(f"{how} These leave it between {below.measured} and {above.measured}.")
     return replace(below, measured=f"between {below.measured} and {above.measured}")
+
+
+def numbers(reduced: Reduced) -> np.ndarray:
+    """Return what is judged, of courses their last value over their first."""
+    ends = [line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]]
+    return np.asarray(reduced.values if len(reduced.values) else ends, dtype=float)
+
+
+def middle(values: np.ndarray) -> float:
+    """Return the mean of values, geometric where all are positive."""
+    return records.geomean(values) if len(values) and (values > 0).all() else float(np.mean(values))
 
 
 def table(part: str, system: str) -> dict[str, Callable[..., Any]]:

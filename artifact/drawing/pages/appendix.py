@@ -93,7 +93,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
         {
             "systems": offered,
             "claims": {
-                "of_sources": sum(not claim.extension for claim in a.known),
+                "of_sources": sum(not claim.aside for claim in a.known),
                 "untested": len(load.untested()),
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
                 "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),

@@ -97,8 +97,8 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
     df, sides, n = marks(c), dict(zip(compare.SIDES, titles(c), strict=True)), compare.counted(c.verdicts)
     speeds = df.groupby("room", sort=False)["faster"].agg(median="median", low="min", high="max")
     gain, near = df["gain"].dropna(), compare.SPEEDUP_TOLERANCE
-    changed, ours = ~c.verdicts["agrees"], c.verdicts["extension"].astype(bool)
-    missing = c.verdicts[list(sides)] == measures.NOT_MEASURED
+    changed, ours = ~c.verdicts["agrees"], c.verdicts["aside"] != ""
+    missing = c.verdicts[list(sides)].isin(measures.OPEN)
     alone = {sides["fresh"]: missing["shipped"], sides["shipped"]: missing["fresh"]}
     return flat(
         {
@@ -138,7 +138,7 @@ def changes(c: compare.Comparison) -> pd.DataFrame | None:
         (
             text.part("worded", row.id, row.says, LEDGER),
             *(
-                text.part("outcome", verdict, row.extension, measured)
+                text.part("outcome", verdict, row.aside, measured)
                 for verdict, measured in ((row.fresh, row.fresh_measured), (row.shipped, row.shipped_measured))
             ),
             row.fresh_value / row.shipped_value if row.shipped_value else np.nan,

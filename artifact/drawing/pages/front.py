@@ -49,12 +49,13 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     short = records.short_gpus(judged)
     frames = {short[gpu]: df[df["verdict"] != measures.NOT_MEASURED].set_index("id") for gpu, df in judged.items()}
     for claim in known:
-        said_on = {gpu: df["measured"].get(claim.id, "") for gpu, df in frames.items()}
-        given = {gpu: number[0] for gpu, words in said_on.items() if (number := NUMBER.search(words))}
+        said_on = {gpu: _told(df.loc[claim.id]) for gpu, df in frames.items() if claim.id in df.index}
+        given = {gpu: number[0] for gpu, (words, _) in said_on.items() if (number := NUMBER.search(words))}
         said: dict[str, Any] = {"stated": str(escape(claim.published))}
         if given.keys() & list(short.values())[:1]:
             said["here"] = part("here", claim.id, next(iter(given.values())))
             said["each"] = part("each", claim.id, given)
+            said["on"] = said_on[next(iter(given))][1]
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
         yield from flat({f"claim.{claim.id}": said})
@@ -65,10 +66,18 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
             {
                 "gpus": {
                     "changed": len(provenance.changed(claims)),
-                    "decided": ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum(),
+                    "decided": ((~verdicts.isin(measures.OPEN)).sum(axis=1) > 1).sum(),
                 }
             }
         )
+
+
+def _told(row: pd.Series) -> tuple[str, str]:
+    """Return what was measured in words, and on which inputs: where the set leaves it undecided, its largest class."""
+    if row["verdict"] != measures.UNDECIDED:
+        return row["measured"], "the source's inputs"
+    name, of = list(row["classes"].items())[-1]
+    return of["measured"], f"matrices of {name} non-zeros, the largest here"
 
 
 def findings(text: Text) -> Markup:
@@ -100,7 +109,7 @@ def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
             total=len(judge.counted(df)),
             sources=df["source"].nunique(),
             theirs=len(theirs),
-            consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
+            consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
             each={gpu: judge.counts(judge.by_evidence(own)[0]) for gpu, own in judged.items()},
         )
     return Markup()

@@ -19,6 +19,7 @@ from artifact.verdicts import evidence, judge, load, measures
 SCRIPT = Path(__file__).with_suffix(".js")
 #: Claims of an abstract that a source's finding names.
 WORST = 2
+SURE = 0.95  #: probability of a verdict that counts as sure
 #: Columns before those of the GPUs.
 BEFORE = ("Claim", "Source", "GPU of the source", "Published")
 #: What `judge.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
@@ -111,7 +112,7 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         claims=len(claims),
         of=of,
         theirs=len(theirs),
-        consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
+        consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
         ours=len(df) - len(claims) - len(theirs),
         script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,
@@ -156,8 +157,8 @@ def fared(judged: Judged) -> Markup:
     if not judged:
         return Markup()
     claims = judge.counted(next(iter(judged.values())))
-    measured = claims[claims["verdict"] != measures.NOT_MEASURED]
-    holds = measured["verdict"] == measures.REPRODUCED
+    measured = claims[~claims["verdict"].isin(measures.OPEN)]
+    holds = measured["verdict"].isin(measures.HOLDS)
     sources = []
     for source, own in measured.groupby("source", sort=False):
         head = own[own["where"].str.contains("abstract", case=False)]
@@ -172,6 +173,8 @@ def fared(judged: Judged) -> Markup:
         measured=len(measured),
         holds=holds.sum(),
         share=f"{holds.mean():.0%}",
+        sure=(measured["probability"].astype(float) >= SURE).sum(),
+        known=measured["probability"].notna().sum(),
         consistent=(holds & measured["own"].astype(bool)).sum(),
         sources=sources,
     )

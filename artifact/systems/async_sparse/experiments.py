@@ -36,7 +36,7 @@ from artifact.drawing import compiled, style
 from artifact.measure import bench, external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
-from artifact.verdicts.sets import CLASSES
+from artifact.verdicts import sets
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, published, windows
 from kernels.contract import PreparedKernel, Problem, timed
@@ -170,7 +170,7 @@ def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.Dat
 def sized(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
     """Return `speedups` with the non-zeros of each matrix, and their class, as claims over a set have them."""
     found = speedups(df, variants, baseline).merge(df[["label", "nnz"]].drop_duplicates("label"), on="label")
-    size = pd.cut(found["nnz"], [0, *CLASSES.values()], right=False, labels=[*CLASSES])
+    size = pd.cut(found["nnz"], [0, *sets.CLASSES.values()], right=False, labels=[*sets.CLASSES])
     return found.assign(size=size.cat.remove_unused_categories())
 
 
@@ -312,7 +312,7 @@ class Real:
 
     contenders: tuple[str, ...]
     sizes: tuple[int, ...]  #: N
-    every_nth: int = 1  #: of the matrices, where all would take too long
+    every_nth: int = 1  #: of the matrices that are not the source's, where all would take too long
     order: str = "rcm"  #: of rows and columns, of `operands.REORDERS`
     how: Mapping[str, Any] = field(default_factory=dict)  #: arguments of `problem_from_csr`
 
@@ -409,19 +409,28 @@ def present(folder: Path, most: int | None = None) -> pd.Series:
     return matrices.present(matrices.listed(registry.FOLDER / SYSTEM / registry.MATRICES)[:most], folder)["name"]
 
 
+def chosen(names: Iterable[str], every_nth: int) -> list[str]:
+    """Return the matrices that the source measured, and of the others every so many."""
+    theirs = sets.source(SYSTEM)
+    return [name for i, name in enumerate(names) if name in theirs or i % every_nth == 0]
+
+
 def _measure_real(run: Run, experiment: str, of: Real, folder: Path) -> None:
     path, every = run.folder / f"{experiment}.csv", offered(run, experiment, of.contenders)
     if all(name.startswith(LIBRARIES) for name in every):
         return
     few = KICK_MATRICES if run.preset == "kick" else None
     sizes = WIDE[:1] if few and of.how else of.sizes
-    for name in present(folder)[:: of.every_nth][:few]:
+    for name in chosen(present(folder), of.every_nth)[:few]:
         if _is_there(path, name, sizes, every):
             continue  # without reading and reordering it once more
         a = matrix(name, folder, of.order)
         left = too_large(a, every, of.how.get("dtype", "bfloat16"), run.machine.get("memory_bytes", np.inf))
         if not of.how and set(left) - {BELL, TRITON}:
-            continue  # the matrix itself is in blocks
+            at = {n: (name, a.m, n, a.k, a.nnz / (float(a.m) * a.k)) for n in sizes}
+            for contender, n in product(every, sizes):  # the matrix itself is in blocks
+                records.leave_out(path, (contender, *at[n]), next(iter(left.values())))
+            continue
         problems = [operands.problem_from_csr(a, n, run.seed, name, reorder="", **of.how) for n in sizes]
         for contender, why in left.items():
             harness.leave_out(path, contender, problems, why)

@@ -15,7 +15,7 @@ from artifact import registry
 from artifact.measure import records
 from artifact.systems.async_sparse.experiments import BEFORE, BLOCK, KEPT, SYSTEM, TILES
 from artifact.verdicts.evidence import Evidence, Values, by_variant, contenders, denser, need, rows
-from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
+from artifact.verdicts.measures import HOLDS, NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
 
 
 def stated(e: Evidence, table: str, quantity: str) -> pd.DataFrame:
@@ -85,7 +85,7 @@ def fill(e: Evidence, experiments, order: str, beside: str = "") -> Values:
     need(not df.empty, "There are no statistics of a matrix of these records.")
     found = df[order] / (df[beside] if beside else 1.0)
     found.index = _index(experiments, found.index)
-    return Values({"blocks": found}, *([".2f", "×"] if beside else [".1f", "%", 100]), named=False)
+    return Values({"blocks": found}, ".2f", "×") if beside else Values({"blocks": found}, ".1f", "%", 100)
 
 
 def part_of_model(e: Evidence, experiments, part: str, configuration: str, beside: str = "") -> Values:
@@ -99,7 +99,7 @@ def part_of_model(e: Evidence, experiments, part: str, configuration: str, besid
     us = df.pivot(index="n", columns="part", values="us")
     found = us[part] / (us[beside] if beside else us.sum(axis=1))
     found.index = _index(experiments, found.index, "n")
-    return Values({part: found}, *([".2f", "×"] if beside else [".0f", "%", 100]), named=False)
+    return Values({part: found}, ".2f", "×") if beside else Values({part: found}, ".0f", "%", 100)
 
 
 def multiplying(e: Evidence, experiments, of: str) -> Values:
@@ -185,17 +185,17 @@ def over_narrower(v: Values, widths: Sequence[int]) -> Reduced:
 
 
 def within_and_each_step_gains(
-    r: Reduced, between: Sequence[float], tolerance: float, partly: float, steps: Sequence[str]
+    r: Reduced, between: Sequence[float], tolerance: float, partly: float, steps: Sequence[str], better: str = ""
 ) -> Judged:
-    """As `within`: reproduced or partly by the tolerance.
+    """As `within`: reproduced, exceeded or partly by the tolerance.
 
     Partly at best if the geometric mean does not rise from each contender of `steps` to the next.
     """
-    judged, mean = within(r, between, tolerance, partly), means(r.of, steps)
+    judged, mean = within(r, between, tolerance, partly, better), means(r.of, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
     return replace(
         judged,
-        verdict=PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict,
+        verdict=PARTLY if idle and judged.verdict in HOLDS else judged.verdict,
         data={**judged.data, "idle": idle},
     )
 

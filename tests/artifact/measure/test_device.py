@@ -99,10 +99,16 @@ FIT = ((16384, 16384, 16384), (2**20, 256, 2048), (120_000, 120_000, 1), (1, 1, 
 DO_NOT = ((130_000, 130_000, 1), (10**6, 100, 2**31), (100, 10**6, 2**31), (MOST, MOST, MOST))
 
 
-@pytest.mark.parametrize(("sizes", "fits"), [*((x, True) for x in FIT), *((x, False) for x in DO_NOT)])
-def test_a_problem_that_cannot_fit_is_refused_before_anything_is_drawn(sizes, fits):
-    info = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 150 * 10**9)
-    says = "^m={}, n={}, k={} needs .* GB at least, but the NVIDIA H200 has 150 GB: choose smaller".format(*sizes)
+#: Bytes that are just enough: of A and B the smaller one, C and its reference.
+JUST = {(1, 1, 1): 12, (4, 2, 8): 112, (2, 4, 8): 112, (1, 1, 9): 28}
+CASES = [*((x, 150 * 10**9, x in FIT) for x in FIT + DO_NOT), *((x, JUST[x] - d, not d) for x in JUST for d in (0, 1))]
+
+
+@pytest.mark.parametrize(("sizes", "memory", "fits"), CASES)
+def test_a_problem_that_cannot_fit_is_refused_before_anything_is_drawn(sizes, memory, fits):
+    info = device.DeviceInfo("NVIDIA H200", "nvidia-h200", memory)
+    has = f"the NVIDIA H200 has {memory / 1e9:.0f} GB: choose smaller"
+    says = "^m={}, n={}, k={} needs .* GB at least, but {}".format(*sizes, has)
     with nullcontext() if fits else pytest.raises(ValueError, match=says):
         device.require_memory(info, *sizes)
 
@@ -151,6 +157,17 @@ def test_a_repository_that_git_refuses_is_said(monkeypatch, tmp_path, capsys):
     assert "recorded as unknown: fatal: not a git repository" in said and "SPARSITY_COMMIT" in said
     monkeypatch.setenv("SPARSITY_COMMIT", "0123abc")
     assert device.commit() == "0123abc"
+
+
+def test_a_checkout_is_told_by_its_commit_and_whether_files_differ_from_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("SPARSITY_COMMIT", raising=False)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    (tmp_path / "a.txt").write_text("as it was")
+    for words in ("init -q", "add a.txt", "-c user.name=a -c user.email=a@b commit -qm a"):
+        device.git(*words.split())
+    clean = device.commit()
+    (tmp_path / "a.txt").write_text("as it is")
+    assert re.fullmatch("[0-9a-f]{7,}", clean) and device.commit() == clean + "+"
 
 
 #: Path in a small tree -> whether a system's numbers change with it.

@@ -419,6 +419,7 @@ def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkey
     df = run.compile_report("tiny_room")
     assert list(df["target"]) == [*targets, *targets, "sm_90a"] and set(targets) <= set(jit.TARGETS)
     assert list(df["entry"].unique()) == ["copy<1>", "copy<2>", "copy<4>"]
+    assert list(run.compile_report("tiny_room", first=True)["entry"].unique()) == ["copy<1>", "copy<4>"]
     assert list(df["variant"].unique()) == ["copy", "one_gpu"]
     assert (df["LDG.128"] == 1).all() and (df["STG.128"] == 1).all()
     assert not df["spills"].any() and (df["registers"] > 0).all()

@@ -3,6 +3,7 @@
 import importlib
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from contenders import refused
 
@@ -10,6 +11,7 @@ from artifact import paths
 from artifact.measure import portable, run, same_code, verification
 from artifact.measure.portable import Point
 from kernels import jit
+from kernels.formats import csr
 from kernels.library import routes
 
 CSR = {"dtype": "float32", "format": "csr", "reorder": ""}
@@ -112,6 +114,12 @@ def test_rates_are_the_problems_and_over_the_fastest_dense_product(monkeypatch):
     df = portable.measure(gpu, say=lambda _: None).set_index("contender")
     assert df["over_dense"].to_dict() == pytest.approx({name: 2.0 / time for name, time in us.items()})
     assert df["tflops"].to_dict() == pytest.approx({name: of.useful_flops / time / 1e6 for name, time in us.items()})
+
+
+def test_a_band_has_its_non_zeros_beside_the_diagonal():
+    a = portable.banded("casper_sparse", {"n": 8}, size=200).host().a
+    near = np.abs(a.col_idx - csr.rows(a)) <= 6
+    assert (np.bincount(csr.rows(a)[near])[6:-6] == 12).all() and 0 < (~near).sum() < 20
 
 
 @pytest.mark.gpu

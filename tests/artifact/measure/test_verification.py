@@ -359,6 +359,22 @@ def test_sums_that_cancel_are_right_in_any_order():
     )
 
 
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_a_result_in_8_bits_may_be_off_by_its_rounding(scale):
+    exact = scale * np.geomspace(2.0**-9, 400, 96).reshape(8, 12)
+    out = half.from_dense(exact.astype(np.float32), "e4m3", np.full((1, 1), scale, np.float32))
+    found = verification.compare(out, verification.reference(exact, exact.astype(np.float32)), limit="fp8_e4m3")
+    assert 0.5 < found.bound < 1
+
+
+def test_a_product_in_which_everything_cancels_is_zero_and_nothing_else():
+    a = csr.Csr(1, 2, np.array([0, 2], np.int32), np.array([0, 1], np.int32), np.array([3, 3], np.float32))
+    reference = on_cpu(problem(1, 1, 2, Operands(a, np.array([[1], [-1]], np.float32)), nnz=2))
+    assert reference.size_norm == 6 and verification.compare(np.zeros((1, 1), np.float32), reference).rel_err == 0
+    with is_wrong():
+        verification.compare(np.full((1, 1), 1e-7, np.float32), reference)
+
+
 def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
     """As libraries cut k in parts: each part is rounded, and the sum."""
     rng, bf16 = np.random.default_rng(4), partial(half.from_dense, dtype="bfloat16")

@@ -69,6 +69,21 @@ def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder)
     assert set(df["columns"]) == {n for _, n, _ in synthetic.SHAPES["wide"]}
     table = landscape.crossings(df)
     assert (table["density"] == np.inf).all() and len(table) == 8 and not table["estimated"].any()
+    ends = table[["from", "to", "behind"]].drop_duplicates().to_numpy().tolist()
+    assert ends == [[min(synthetic.DENSITIES), max(synthetic.DENSITIES), 0]]
+
+
+def test_where_sparse_is_behind_is_counted_and_precisions_keep_their_order():
+    points = {"precision": ["TF32"] * 2 + ["FP32"] * 2, "density": [0.01, 0.1] * 2, "speedup": [2.0, 0.5, 0.9, 0.2]}
+    table = landscape.crossings(pd.DataFrame(points | {"pattern": "blocks", "columns": 64, "dense": ""}))
+    assert table[["precision", "behind"]].to_numpy().tolist() == [["TF32", 1]] * 2 + [["FP32", 2]] * 2
+
+
+def test_a_dense_multiplication_that_was_measured_is_estimated_as_it_was(folder):
+    gpu = sweep(folder, dense='["cusparse_*"]')
+    rates, size = landscape.dense_rates(gpu, folder), (4096, 512, 4096)
+    dense = synthetic.experiment("wide").query("n == 512 and variant == 'cusparse_alg2'")["median_us"].min()
+    assert len(rates) == 7 and landscape.dense_us(rates[rates["n"] == 512], "BF16", *size) == pytest.approx(dense)
 
 
 def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated(folder):

@@ -58,11 +58,14 @@ def test_a_format_has_its_own_terms(made, form, never, always):
     assert not used & never and always <= used
 
 
-def test_who_was_measured_at_few_points_has_no_sum(made):
-    few = without(made, "win", but=["m1", "m2"])
+@pytest.mark.parametrize("points", [model.LEAST_POINTS - 1, model.LEAST_POINTS])
+def test_who_was_measured_at_few_points_has_no_sum(made, points):
+    win = made.df["variant"] == "win"
+    few = replace(made, df=made.df[~win | (win.cumsum() <= points)])
     weights = pd.DataFrame(model.fit(few).weights, model.fit(few).variants)
-    assert weights.loc["win"].isna().all() and weights.drop("win").notna().all(axis=None)
-    assert "win" not in set(said(few, "m1").table["variant"])
+    none = points < model.LEAST_POINTS
+    assert weights.loc["win"].isna().all() == none and weights.drop("win").notna().all(axis=None)
+    assert ("win" in set(said(few, "m0").table["variant"])) != none
 
 
 @pytest.mark.parametrize("left_out", [True, False])
@@ -122,6 +125,22 @@ def test_a_matrix_of_nothing_has_finite_features():
     nothing = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 0) | {"m": 1, "k": 1})
     assert np.isfinite(model.features(nothing, 1)).all() and len(model.terms(nothing, 1)) == len(model.TERMS)
     assert (model.features(statistics.Statistics(**vars(nothing) | {"k": 0}), 1) <= 0).all(), "what is 0 is small"
+
+
+@pytest.mark.parametrize("name", sorted({*statistics.FIELDS} - {"m", "k"}))
+def test_twice_as_much_of_a_statistic_is_one_further_in_its_feature(name):
+    s = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 1024))
+    away = model.features(statistics.Statistics(**vars(s) | {name: 2048}), 8) - model.features(s, 8)
+    used = {"nnz", "row_mean", "row_most", "row_variation", "spread", "windows_16", "windows_64", "blocks_64"}
+    assert sorted(away.round(2)) == [0] * (len(away) - (name in used)) + [1] * (name in used)
+    assert sorted((model.features(s, 16) - model.features(s, 8)).round(9)) == [0] * (len(away) - 2) + [1] * 2
+
+
+def test_what_is_shared_by_all_rows_of_a_window_or_block_is_read_once_for_it():
+    s = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 1.0) | {f"windows_{h}": h for h in statistics.WINDOWS})
+    found = dict(zip(model.TERMS, model.terms(s, 3), strict=True))
+    assert found["blocks_64"] * 64 == found["work"] == found["similar_8"]
+    assert all(found[f"windows_{h}"] * h == pytest.approx(found["work"]) for h in statistics.WINDOWS)
 
 
 def test_corrections_are_softened_and_weighted_by_distance():

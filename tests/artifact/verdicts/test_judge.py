@@ -317,6 +317,9 @@ def test_placeholders(tmp_path, text, filled):
         (measures.NOT_CARRIED, PARTLY, "b"),
         (NOT_MEASURED, REPRODUCED, "undecided"),
         (NOT_REPRODUCED, NOT_MEASURED, "undecided"),
+        (measures.UNDECIDED, REPRODUCED, "undecided"),
+        (measures.EXCEEDED, REPRODUCED, "both"),
+        (measures.EXCEEDED, PARTLY, "a"),
     ],
 )
 @pytest.mark.parametrize("both", [(), ("b",)])  # who states it
@@ -356,7 +359,7 @@ def rows(text: str) -> dict[str, BeautifulSoup]:
 
 def test_totals_tell_apart_what_the_sources_own_data_decide(df):
     own, counted = df[df["own"].astype(bool)], judge.counts(df)
-    assert sum(counted.values()) == (~df["extension"].astype(bool)).sum() and counted[judge.OWN_DATA] == len(own)
+    assert sum(counted.values()) == (df["aside"] == "").sum() and counted[judge.OWN_DATA] == len(own)
     assert judge.OWN_DATA in judge.totals(df) and judge.OWN_DATA not in judge.totals(df.drop(own.index))
     assert judge.totals(df) in judge.markdown(df, GPU).splitlines()[0]
 
@@ -369,13 +372,13 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
     for row in df.to_dict("records"):
         own = found[row["id"]]
         cell = own.find("td", {"data-label": GPU})
-        assert cell["data-verdict"] == measures.said(row["verdict"], row["extension"])
+        assert cell["data-verdict"] == measures.said(row["verdict"], row["aside"])
         seen = "".join(cell.text.split())
         assert all("".join(said.split()) in seen for said in (row["measured"], row["why"])), row["id"]
         assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == (
-            bool(row["reason"]) and row["verdict"] != measures.NOT_MEASURED
+            bool(row["reason"]) and row["verdict"] not in measures.OPEN
         )
-        assert bool(cell.find("small")) == row["extension"] and own.find("a", href=f"#claim-{row['id']}")
+        assert bool(cell.find("small")) == bool(row["aside"]) and own.find("a", href=f"#claim-{row['id']}")
         assert durations.said(row["minutes"]) in own.find("th").text
     assert set(re.findall('href="#claim-([^"]*)"', text)) <= set(df["id"])
 
@@ -415,7 +418,7 @@ def test_what_comes_first_is_open_and_the_others_unfold_with_links_to_numbers(df
 def test_the_ledger_has_a_column_for_each_gpu(gpus):
     said = (
         pd.concat(gpus)
-        .assign(said=lambda df: list(map(measures.said, df["verdict"], df["extension"])))
+        .assign(said=lambda df: list(map(measures.said, df["verdict"], df["aside"])))
         .groupby("id")["said"]
         .agg(list)
     )
@@ -439,11 +442,11 @@ def test_a_bar_for_each_source_counts_its_claims(df):
     assert not ledger.bars({})
 
 
-def test_an_extension_is_answered_and_not_reproduced(df):
+def test_what_stands_aside_is_answered_and_not_reproduced(df):
     lines = {line.split("`")[1]: line for line in judge.markdown(df, GPU).splitlines() if line.startswith("| `")}
-    for i in df.loc[df["extension"].astype(bool), "id"]:
-        assert "extension" in lines[i] and "reproduced" not in lines[i].split("|")[6]
-    assert all(measures.said(v) == v and "reproduced" not in measures.said(v, True) for v in measures.VERDICTS)
+    for i, why in df.loc[df["aside"] != "", ["id", "aside"]].itertuples(index=False):
+        assert f"({why}, not counted)" in lines[i] and "reproduced" not in lines[i].split("|")[6]
+    assert all(measures.said(v) == v and "reproduced" not in measures.said(v, "extension") for v in measures.VERDICTS)
 
 
 def test_rules_are_defined_for_every_claim():

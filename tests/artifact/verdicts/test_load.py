@@ -28,7 +28,7 @@ ALL = [(part, system) for part in measures.PARTS for system in ("", *registry.fi
 )
 def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path, said, between):
     (claim,) = load(tmp_path, GOOD.replace('within = "published"', f"within = {said}"))
-    assert claim.rule.expect.keywords == {"between": between, "tolerance": 0.05, "partly": None}
+    assert claim.rule.expect.keywords == {"between": between, "tolerance": 0.05, "partly": None, "better": ""}
     assert claim.published == "0.55–0.90×" and claim.typed == {"wide": 2, "counters": 3}
     assert claim.rule.also_over == "cusparse_default" and "also_over" not in claim.rule.quantity.keywords
 

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact import registry
 from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, given, ratio, where
 from artifact.book.text import listed
 from artifact.drawing.compiled import HOPPER
-from artifact.measure import apart, matrices, records
+from artifact.measure import apart, records
 from artifact.measure.families import FAMILIES
 from artifact.measure.run import Run
 from artifact.systems.async_sparse import experiments, scripts
@@ -50,12 +49,12 @@ from artifact.systems.async_sparse.experiments import (
     means,
     over,
     side,
-    sized,
     speedups,
     told,
     value,
 )
 from artifact.systems.async_sparse.prefill import facts as prefill
+from artifact.verdicts import sets
 from kernels.async_sparse import any_csr, operands
 from kernels.async_sparse.windows import WORK
 
@@ -107,7 +106,7 @@ def of(run: Run) -> Iterator[Fact]:
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         ablation(df, sources[1]),
-        by_size(df),
+        sizes(df),
         warm(df, study.read(f"ablation{experiments.WARM}")),
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
@@ -241,18 +240,16 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 
 
 @part
-def by_size(df: pd.DataFrame) -> Facts:
-    """Tell what warp specialisation is worth by size; how many matrices are large, made here, the source's."""
-    found, one = sized(df, ["opt3"], "opt2"), df.drop_duplicates("label")
-    known = matrices.listed(registry.FOLDER / experiments.SYSTEM / registry.MATRICES).set_index("name")
+def sizes(df: pd.DataFrame) -> Facts:
+    """Count the matrices: all, those of a million non-zeros and more, made here, the source's."""
+    one = df.drop_duplicates("label")
     return {
-        "special.by": found.groupby("size", observed=True)["speedup"].agg(records.geomean),
-        "special": {
+        "sizes": {
             "matrices": len(one),
             "million": (one["nnz"] >= MILLION).sum(),
             "made": one["label"].isin(FAMILIES).sum(),
-            "of_the_source": (known["source"].reindex(one["label"]) == "yes").sum(),
-        },
+            "of_the_source": one["label"].isin(sets.source(experiments.SYSTEM)).sum(),
+        }
     }
 
 

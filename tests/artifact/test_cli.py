@@ -19,7 +19,7 @@ import synthetic
 
 from artifact import cli, paths, registry
 from artifact.measure import bench, device, run, verification
-from artifact.verdicts import load, measures
+from artifact.verdicts import judge, load, measures
 from kernels import casper_sparse, nm_cuda_core
 
 #: Claims with each verdict and one that is no claim of the source: all of them take seconds.
@@ -277,7 +277,28 @@ def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
     assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
 
 
-# ---------------------------------------------------------------- compare
+# ---------------------------------------------------------------- check, compare
+
+
+def test_check(tmp_path, capsys, monkeypatch):
+    """Of what is as it was written there is nothing to say; a changed verdict, fact or cell is named."""
+    folder = tmp_path / paths.HOME
+    for system in ("casper_sparse", "ceilings"):
+        shutil.copytree(paths.RECORDED / paths.HOME / system, folder / system)
+    monkeypatch.setattr(load, "claims", lambda: [EVERY[name] for name in FEW])
+    verdicts = judge.to_csv({folder.name: judge.judge(load.claims(), folder)})
+    (tmp_path / judge.SHIPPED).write_text(verdicts.replace("partly", "fully", 1))
+    check = partial(printed, capsys, "check", "--records", str(tmp_path))
+    assert "is 'fully', but the records give 'partly'" in check(code=1)
+    (tmp_path / judge.SHIPPED).write_text(verdicts)
+    assert "written: no files" in check()
+    path = folder / "casper_sparse" / "facts.csv"
+    path.write_text(path.read_text() + "more,1\n")
+    assert "more is '1', but the records give 'missing'" in check(code=1)
+    path = folder / "casper_sparse" / "wide.csv"
+    path.write_text(path.read_text().replace("warp_per_row", "other", 1))
+    assert f"{path}: row " in check(code=1)
+    assert "no records" in refused(capsys, "check", "--records", str(tmp_path / "none"))
 
 
 def test_compare(shelf, capsys):

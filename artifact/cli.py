@@ -260,6 +260,9 @@ def _check(options: Options) -> int:
             said += facts.differences(root / gpu / system / facts.FILE, facts.to_csv(facts.of(system, gpu, root)))
         judged = {gpu: judge.judge(load.claims(), root / gpu) for gpu in records.list_gpus(root)}
         said += facts.differences(root / judge.SHIPPED, judge.to_csv(judged))
+        for gpu, df in judged.items():
+            stale = sorted(judge.drawings(root / gpu).keys() - set(zip(df["id"], df["verdict"], strict=True)))
+            said += [f"{root / gpu / judge.STABILITY}: {claim} is no longer {verdict!r}" for claim, verdict in stale]
     print(*said, f"Not as they were written: {len(said) or 'no'} files, rows, facts or verdicts.", sep="\n")
     return int(bool(said))
 

@@ -204,7 +204,7 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
     lines = [
         *((key, row[key]) for key in "id source where says gpu published measured".split()),
         ("verdict", measures.said(row["verdict"], claim.aside)),
-        *((key, row[key]) for key in ("reason", "why")),
+        *((key, row[key]) for key in ("sure", "reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, judge.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in judge.rules([claim]).itertuples()),
@@ -217,6 +217,7 @@ def _all(_, df) -> str:
     lines = [
         f"{measures.said(row.verdict, row.aside):<30}  {row.id:<28}  {row.measured}"
         + f" ({row.aside}, not counted)" * bool(row.aside)
+        + f" ({row.sure.partition(';')[0]})" * bool(row.sure)
         for row in df.itertuples()
     ]
     return "\n".join([*lines, "", judge.totals(df)])

@@ -278,6 +278,7 @@ COUNTERS = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("", "shared-memory wavefronts"),
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("", "shared-memory load wavefronts"),
     "l1tex__t_bytes.sum": (" bytes", "through L1"),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ("", "sectors that threads load"),
     "l1tex__t_sector_hit_rate.pct": ("%", "sectors that hit in L1"),
     "launch__occupancy_limit_registers": ("", "blocks an SM that registers allow"),
     "launch__occupancy_limit_shared_mem": ("", "blocks an SM that shared memory allows"),

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,11 +60,14 @@ from artifact.verdicts.measures import (
 #: own decides it, and nothing that was measured here. aside: why it is listed and not counted, an extension or a
 #: stand-in. classes: of a claim over a set of matrices, class of non-zeros -> value, matrices, measured.
 #: rebuilt: it says why, and our rebuilding, which decides it, is not as fast as the source's kernel at an anchor.
+#: probability: of the verdict, see `uncertainty`; sure: the same in words.
 LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
-    *("aside", "fact", "classes", "rebuilt"),
+    *("aside", "fact", "classes", "rebuilt", "probability", "sure"),
 )
+LISTS = ("rests", "threshold")  #: of these, what JSON has as lists
+STABILITY = "stability.csv"  #: beside the records of a GPU: how sure its verdicts are
 #: Beside the folders of the GPUs' records: the verdict on each claim by the records of each.
 SHIPPED = "verdicts.csv"
 #: Suffixes of files that verdicts follow from.
@@ -82,7 +86,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     """
     claims, folder = list(claims), Path(folder)
     known = {claim.id: claim for claim in (*load.claims(), *claims)}
-    of, rows = cache(partial(Evidence, folder)), []
+    of, rows, drawn = cache(partial(Evidence, folder)), [], drawings(folder)
 
     @cache
     def outcome(i: str) -> Outcome:
@@ -96,22 +100,36 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
         return anchors.met(load.anchors(system), of(system), own)
 
     for claim in claims:
-        came, e = outcome(claim.id), _inputs(claim, of(claim.room))[0]
-        ours = not any(SERIES in name for name in claim.experiment)
-        elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, folder.name) for said in claim.gpu)
+        came, e = outcome(claim.id), inputs(claim, of(claim.room))[0]
         plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}
+        verdict = carried(claim, came.verdict, folder.name)
+        sure = drawn.get((claim.id, verdict), {"probability": np.nan})
         more = {
-            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and elsewhere else came.verdict,
+            "verdict": verdict,
+            "probability": sure["probability"],
+            "sure": "" if np.isnan(sure["probability"]) else measures.say("sure", sure),
             "reason": plain[came.verdict] if came.verdict in plain else filled(claim, e, came, outcome),
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
-            "rebuilt": claim.mechanism
-            and claim.ours
-            and came.verdict not in measures.OPEN
-            and not faithful(claim.room),
+            "rebuilt": _gated(claim, came) and not faithful(claim.room),
         }
         rows.append({key: getattr(came, key, getattr(claim, key, None)) for key in LEDGER_COLUMNS} | more)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def drawings(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return (claim, verdict) -> its row of what `uncertainty` wrote beside the records of a GPU; nothing without."""
+    if not (path := folder / STABILITY).is_file():
+        return {}
+    df = pd.read_csv(path).fillna({"next": ""})
+    return {(row["claim"], row["verdict"]): row for row in df.to_dict("records")}
+
+
+def carried(claim: Claim, verdict: str, gpu: str) -> str:
+    """Return a rule's verdict on the records of a GPU, or that the claim does not carry over to it."""
+    ours = not any(SERIES in name for name in claim.experiment)
+    elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, gpu) for said in claim.gpu)
+    return NOT_CARRIED if verdict == NOT_REPRODUCED and elsewhere else verdict
 
 
 def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
@@ -131,7 +149,7 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
         table = {"state": state, "verdicts": df.astype(object).where(df.notna(), None).to_dict("records")}
         records.write_json(place, table)
     df = pd.DataFrame(table["verdicts"], columns=list(LEDGER_COLUMNS)).set_index("id", drop=False)
-    df = df.assign(**{key: df[key].map(tuple) for key in ("rests", "threshold")})
+    df = df.assign(probability=df["probability"].astype(float), **{key: df[key].map(tuple) for key in LISTS})
     return df.loc[[claim.id for claim in claims]].reset_index(drop=True)
 
 
@@ -201,7 +219,7 @@ def _gated(claim: Claim, came: Outcome) -> bool:
     return claim.mechanism and claim.ours and came.verdict not in measures.OPEN
 
 
-def _inputs(claim: Claim, e: Evidence) -> tuple[Evidence, frozenset[str]]:
+def inputs(claim: Claim, e: Evidence) -> tuple[Evidence, frozenset[str]]:
     """Return the evidence that a claim is judged by, and what of the source's set of matrices that lacks.
 
     Of a claim over this set it is the rows of the set alone, if all of it was measured; else all that was.
@@ -216,7 +234,7 @@ def _inputs(claim: Claim, e: Evidence) -> tuple[Evidence, frozenset[str]]:
 
 
 def _outcome(claim: Claim, every: Evidence) -> Outcome:
-    rule, (e, lacking) = claim.rule, _inputs(claim, every)
+    rule, (e, lacking) = claim.rule, inputs(claim, every)
     found = replace(_tried(rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
     given = found.verdict != NOT_MEASURED
     if claim.set and given:
@@ -393,6 +411,7 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
         "published": df["published"],
         "measured": df["measured"],
         "verdict": pd.Series(words, df.index) + df["aside"].map(lambda why: f" ({why}, not counted)" * bool(why)),
+        "how sure": df["sure"],
         "reason": df["reason"],
     }
     return f"{(facts(df)['apart'] == '').sum()} facts on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"

@@ -74,8 +74,9 @@ class Reduced:
     lines: bool = False
     #: The lines themselves, what tells one from the others -> values in order, for expectations on their course.
     course: Sequence[tuple[Mapping[str, Any], pd.Series]] = ()
-    #: How values of any choice of points become one, for expectations that compare choices.
-    again: Callable[[pd.Series], float] | None = None
+    #: How values of any choice of points are reduced, for expectations that compare choices, and for resamples.
+    again: Callable[[Any], Any] | None = None
+    groups: np.ndarray | None = None  #: row of `of.all` -> number of the choice that it is part of
     data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
 
 
@@ -84,7 +85,7 @@ class Reduced:
 
 def each_point(v: Values) -> Reduced:
     """Every point counts by itself."""
-    return Reduced(v, v.all)
+    return Reduced(v, v.all, again=np.asarray, groups=np.zeros(len(v.all), dtype=int))
 
 
 def geometric_mean(v: Values, of: str = "all") -> Reduced:
@@ -98,42 +99,43 @@ def geometric_mean(v: Values, of: str = "all") -> Reduced:
 
 def mean(v: Values) -> Reduced:
     """Return the arithmetic mean over all points."""
-    return _reduced(v, pd.Series.mean)
+    return _reduced(v, np.mean)
 
 
 def median(v: Values, of: str = "all") -> Reduced:
     """Return the median over all points, or over those of "each n"."""
-    return _reduced(v, pd.Series.median, of)
+    return _reduced(v, np.median, of)
 
 
 def largest(v: Values) -> Reduced:
     """Return the largest value of any point."""
-    return _reduced(v, pd.Series.max)
+    return _reduced(v, np.max)
 
 
 def smallest(v: Values) -> Reduced:
     """Return the smallest value of any point."""
-    return _reduced(v, pd.Series.min)
+    return _reduced(v, np.min)
 
 
 def quantile(v: Values, share: float) -> Reduced:
     """Return the value below which this share of the points lies: 0.1 is what nine in ten points reach."""
-    return _reduced(v, lambda s: s.quantile(share))
+    return _reduced(v, partial(np.quantile, q=share))
 
 
-def _reduced(v: Values, take: Callable[[pd.Series], float], of: str = "all") -> Reduced:
+def _reduced(v: Values, take: Callable[[Any], float], of: str = "all") -> Reduced:
     """Reduce each contender's values by `take`, or those of each of GROUPS."""
-    return Reduced(v, v.all.groupby(level=["contender", *GROUPS[of]], sort=False).agg(take), again=take)
+    groups = v.all.groupby(level=["contender", *GROUPS[of]], sort=False)
+    return Reduced(v, groups.agg(take), again=take, groups=groups.ngroup().to_numpy())
 
 
 def share_of_points_above(v: Values, limit: float) -> Reduced:
     """Return the share of the points whose value is over `limit`."""
-    return _share(v, v.all > limit)
+    return _share(v, lambda values: values > limit)
 
 
 def share_of_points_below(v: Values, limit: float) -> Reduced:
     """Return the share of the points whose value is under `limit`."""
-    return _share(v, v.all < limit)
+    return _share(v, lambda values: values < limit)
 
 
 def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) -> Reduced:
@@ -141,11 +143,17 @@ def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) ->
 
     A value may be under it by the relative `tolerance`.
     """
-    return _share(v, v.all * (1 + tolerance) >= limit)
+    return _share(v, lambda values: values * (1 + tolerance) >= limit)
 
 
-def _share(v: Values, held: pd.Series) -> Reduced:
-    return Reduced(v, pd.Series([held.mean()]), data={"held": held})
+def _share(v: Values, holds: Callable[[Any], Any]) -> Reduced:
+    return Reduced(
+        v,
+        pd.Series([np.mean(holds(v.all))]),
+        again=lambda values: float(np.mean(holds(values))),
+        groups=np.zeros(len(v.all), dtype=int),
+        data={"held": holds(v.all)},
+    )
 
 
 def trend(
@@ -304,24 +312,25 @@ def _near(
     values: pd.Series, between: Sequence[float], factor: float, partly: float, better: str = ""
 ) -> tuple[str, float]:
     """Return the verdict, and the farthest distance: the factor by which a value lies outside, 1 inside."""
+    values = np.asarray(values, dtype=float)  # hundreds of resamples come here
 
-    def off(values: pd.Series) -> pd.Series:
+    def off(values: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return np.maximum(1.0, np.maximum(between[0] / values, values / between[1])) * (1 - 1e-9)
 
-    def judge(values: pd.Series) -> str:
+    def judge(values: np.ndarray) -> str:
         shares = [(off(values) <= limit).mean() >= OFTEN for limit in (factor, partly)]
         return REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED
 
     return _sided(judge, values, between, better), float(off(values).max())
 
 
-def _sided(judge: Callable[[pd.Series], str], values: pd.Series, between: Sequence[float], better: str) -> str:
+def _sided(judge: Callable[[np.ndarray], str], values: np.ndarray, between: Sequence[float], better: str) -> str:
     """Return what `judge` says of values; with `better` of those that lie beyond the range there as if at its end."""
     plain = judge(values)
     if not better or plain == REPRODUCED:
         return plain
-    held = judge(values.clip(upper=between[1]) if better == "more" else values.clip(lower=between[0]))
+    held = judge(np.minimum(values, between[1]) if better == "more" else np.maximum(values, between[0]))
     return EXCEEDED if held == REPRODUCED else held
 
 
@@ -351,18 +360,19 @@ def within(
     """
     low, high = between
 
-    def share(values: pd.Series, by: float) -> float:
-        return float(values.between(low - by, high + by).mean())
+    def share(values: np.ndarray, by: float) -> float:
+        return float(((low - by <= values) & (values <= high + by)).mean())
 
-    def judge(values: pd.Series) -> str:
+    def judge(values: np.ndarray) -> str:
         inside = share(values, tolerance)
         half = inside >= 0.5 if partly is None else share(values, partly) >= OFTEN
         if partly is None and not r.lines and inside < 0.5:
             half = low - tolerance <= records.geomean(values) <= high + tolerance
         return REPRODUCED if inside >= (1.0 if r.lines else OFTEN) else PARTLY if half else NOT_REPRODUCED
 
-    verdict = _sided(judge, r.values, between, better)
-    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": share(r.values, tolerance)})
+    values = np.asarray(r.values, dtype=float)
+    verdict = _sided(judge, values, between, better)
+    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": share(values, tolerance)})
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -489,14 +499,12 @@ def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
 def judged(rule: Rule, values: Values) -> Outcome:
     """Return what the rule makes of values. Raises NotMeasured where they do not decide."""
     reduced = rule.reduce(values)
-    found = rule.expect(reduced)
-    ends = pd.Series([line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]], dtype=float)
-    judged_by = pd.Series(reduced.values if len(reduced.values) else ends, dtype=float)
+    found, judged_by = rule.expect(reduced), numbers(reduced)
     below = Outcome(
         found.verdict,
         *told(rule, reduced, found),
         values=values,
-        value=records.geomean(judged_by) if (judged_by > 0).all() and len(judged_by) else judged_by.mean(),
+        value=middle(judged_by),
         low=judged_by.min(),
         high=judged_by.max(),
         unit="" if reduced.lines else values.unit.strip() if values.scale == 1 else "",
@@ -510,6 +518,17 @@ def judged(rule: Rule, values: Values) -> Outcome:
         how = _said_of(rule.quantity, "how", {"v": values, **values.data})
         raise NotMeasured(f"{how} These leave it between {below.measured} and {above.measured}.")
     return replace(below, measured=f"between {below.measured} and {above.measured}")
+
+
+def numbers(reduced: Reduced) -> np.ndarray:
+    """Return what is judged, of courses their last value over their first."""
+    ends = [line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]]
+    return np.asarray(reduced.values if len(reduced.values) else ends, dtype=float)
+
+
+def middle(values: np.ndarray) -> float:
+    """Return the mean of values, geometric where all are positive."""
+    return records.geomean(values) if len(values) and (values > 0).all() else float(np.mean(values))
 
 
 def table(part: str, system: str) -> dict[str, Callable[..., Any]]:

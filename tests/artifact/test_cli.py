@@ -209,7 +209,7 @@ def test_claims_in_every_format_say_the_same(shelf, capsys):
     for row in table:
         (line,) = [line for line in marked.splitlines() if line.startswith(f"| `{row['id']}`")]
         word = measures.said(row["verdict"], row["extension"])
-        assert f"| {word}" in line and line.count(" | ") == 6
+        assert f"| {word}" in line and line.count(" | ") == 7
         assert f"  {row['id']} " in text
     counted = [row for row in table if not row["extension"]]
     assert len(counted) < len(table) and f"{len(counted)} claims on nvidia-h200: " in marked

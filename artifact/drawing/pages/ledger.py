@@ -19,6 +19,7 @@ from artifact.verdicts import evidence, judge, load, measures
 SCRIPT = Path(__file__).with_suffix(".js")
 #: Claims of an abstract that a source's finding names.
 WORST = 2
+SURE = 0.95  #: probability of a verdict that counts as sure
 #: Columns before those of the GPUs.
 BEFORE = ("Claim", "Source", "GPU of the source", "Published")
 #: What `judge.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
@@ -188,6 +189,8 @@ def fared(judged: Judged) -> Markup:
         decided=len(decided),
         of={verdict: int((decided["verdict"] == verdict).sum()) for verdict in measures.HOLDS},
         share=f"{decided['verdict'].isin(measures.HOLDS).mean():.0%}",
+        sure=(measured["probability"].astype(float) >= SURE).sum(),
+        known=measured["probability"].notna().sum(),
         sources=sources,
     )
 

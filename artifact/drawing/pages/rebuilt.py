@@ -25,9 +25,14 @@ from artifact.verdicts import evidence, judge, load
 
 CHOICE = registry.keys(dict.fromkeys(("name", "where", "open", "here", "why", "otherwise"), str), {})
 REPLY = registry.keys(dict.fromkeys(("claim", "by", "text"), str) | {"date": date}, {})
-PROTOCOLS = dict.fromkeys(("protocol", "here"), dict[str, str])
-TABLES = {"choice": list[CHOICE], "reply": list[REPLY]}  # type: ignore[valid-type]
-SCHEMA = registry.keys({}, PROTOCOLS | TABLES)
+SCHEMA = registry.keys(
+    {},
+    {
+        **dict.fromkeys(("protocol", "here"), dict[str, str]),
+        "choice": list[CHOICE],  # type: ignore[valid-type]
+        "reply": list[REPLY],  # type: ignore[valid-type]
+    },
+)
 
 
 def pages() -> dict[str, str]:
@@ -54,10 +59,12 @@ def page(system: str, root: Path = paths.RECORDED) -> str:
     """Return the Markdown of a system's page, with numbers of the home GPU's records in `root`."""
     made, gpu, name = of(system), root / paths.HOME, registry.find()[system].name
     e, shipped = evidence.Evidence(gpu, system), gpu / system / facts.FILE
-    known: dict[str, Any] = dict(facts.read(shipped)) if shipped.is_file() else {}
-    known["gpu"] = provenance.name(gpu)
-    known["speedup"] = lambda of, over, *named, **at: records.geomean(e.only(at).ratio(named, of, over))
-    known["counter"] = lambda metric, of, *named, **at: e.only(at).counter(of, metric, named).median()
+    known: dict[str, Any] = {
+        **dict(facts.read(shipped) if shipped.is_file() else ()),
+        "gpu": provenance.name(gpu),
+        "speedup": lambda of, over, *named, **at: records.geomean(e.only(at).ratio(named, of, over)),
+        "counter": lambda metric, of, *named, **at: e.only(at).counter(of, metric, named).median(),
+    }
     rows = protocols(root).set_index("who").T.reindex(columns=[name, "this book"]).fillna("not said")
     rows.update(pd.Series(made.get("here", {}), name="this book", dtype=str))
     rows = rows.set_axis(["the source", "here"], axis=1).set_axis(rows.index.str.replace("_", " ")).rename_axis("")

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact import paths, registry
+from artifact import registry
 from artifact.book.study import Study, given, has, where
 from artifact.drawing import compiled, style
-from artifact.measure import bench, external, matrices, records
+from artifact.measure import bench, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.verdicts import sets
@@ -205,11 +205,6 @@ def break_even(speedup: pd.Series) -> float:
 
 
 # ---------------------------------------------------------------- of the source's tables
-
-
-def apart() -> pd.DataFrame:
-    """Return what the code of others gave on real matrices here, apart from this harness: Voltrix."""
-    return external.nearest(SYSTEM, "apart", paths.HOME).table()
 
 
 def value(df: pd.DataFrame, quantity: str, **at: Any) -> float:

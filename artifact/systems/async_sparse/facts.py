@@ -110,7 +110,6 @@ def of(run: Run) -> Iterator[Fact]:
         left_out(run, "spmm_tf32", tf32),
         windows(tf32),
         parts(get("wcsr_parts")),
-        [("voltrix.over_csr", value(experiments.apart(), "speedup_csr", kernel="Voltrix", n=N))],
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
@@ -216,6 +215,8 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
     shares = {"here": experiments.shares(over_bell), "stated": experiments.shares(experiments.over_bell(table2))}
     here, hows = shares["here"], ("difference", "factor")
+    special = ratio(df, "opt3", "opt2", ["label", "nnz"]).reset_index("nnz", name="ratio")
+    sizes = pd.cut(special["nnz"], [0, 1e5, 1e6, np.inf], right=False, labels=["few", "some", "many"])
     return {
         "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
         "real.nnz": one["nnz"].agg(low="min", high="max"),
@@ -225,6 +226,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "share": {how: here[f"by {how}"] for how in hows},
         "share.three": {who: steps["by difference"].reindex(THREE).sum() for who, steps in shares.items()},
         "share.largest": {how: told(v) for how in hows for v in here[f"by {how}"].nlargest(1).index},
+        "special": special.groupby(sizes, observed=True)["ratio"].agg(records.geomean),
         "branch": branches,
         "branches.best": branches.max(),
         "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},

@@ -339,23 +339,13 @@ def matrices(df: pd.DataFrame) -> pd.DataFrame:
 
 
 @given
-def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame) -> pd.DataFrame:
-    """Return the speedup over cuSPARSE's Blocked-ELL and over its fastest CSR algorithm (Fig. 5).
-
-    With what the source states, and what was measured apart, on other matrices.
-    """
+def fig5(df: pd.DataFrame, table1: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup over cuSPARSE's Blocked-ELL and its fastest CSR algorithm, and what is stated (Fig. 5)."""
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    known = pd.concat(
-        [
-            stated.assign(over=BELL, source="stated"),
-            where(apart, quantity="speedup_csr")[["kernel", "n", "low"]]
-            .rename(columns={"low": "speedup"})
-            .assign(over=CSR, source="measured apart"),
-        ]
-    )
-    data = pd.concat([*here, known.rename(columns={"kernel": "variant"})], ignore_index=True).query("variant != over")
+    known = stated.assign(over=BELL, source="stated").rename(columns={"kernel": "variant"})
+    data = pd.concat([*here, known], ignore_index=True).query("variant != over")
     data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
     place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
     return data.assign(_place=place).sort_values(["n", "over", "_place"]).drop(columns="_place")
@@ -372,16 +362,6 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     table = parts["speedup"].agg(mean=records.geomean, least="min", most="max", at="idxmin")
     table = table.assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}")).reset_index()
     return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
-
-
-def voltrix(found: pd.DataFrame) -> pd.DataFrame:
-    """Return what was measured apart, over cuSPARSE's CSR of the same run."""
-    return (
-        where(found, quantity="speedup_csr")
-        .pivot(index=["kernel", "matrices"], columns="n", values="low")
-        .add_prefix("N = ")
-        .reset_index()
-    )
 
 
 # ---------------------------------------------------------------- choices, errors, costs

@@ -8,7 +8,7 @@ import pytest
 from contenders import refused
 
 from artifact import paths
-from artifact.measure import bench, portable, run, same_code, verification
+from artifact.measure import portable, run, same_code, verification
 from artifact.measure.portable import Point
 from kernels import jit
 from kernels.formats import csr
@@ -120,41 +120,6 @@ def test_a_band_has_its_non_zeros_beside_the_diagonal():
     a = portable.banded("casper_sparse", {"n": 8}, size=200).host().a
     near = np.abs(a.col_idx - csr.rows(a)) <= 6
     assert (np.bincount(csr.rows(a)[near])[6:-6] == 12).all() and 0 < (~near).sum() < 20
-
-
-def test_what_is_forced_stands_beside_the_own_kernel_and_the_fastest_dense_product(monkeypatch):
-    """Who does not take the point is left out, and points of another kind."""
-    times = {portable.PORTABLE: 20.0, "own": 10.0, "cublas_slow": 50.0, "cublas_fast": 5.0}
-    opened = SimpleNamespace(name="a GPU", properties=SimpleNamespace(max_shared_memory_per_block_optin=2**18))
-    asked, bound, said = SimpleNamespace(label="", m=1, n=2, k=3, density=0.5, useful_flops=4e7), [], []
-
-    def prepare(name, problem, device):
-        bound.append((name, device is opened, device.properties.max_shared_memory_per_block_optin))
-        if bound[-1][-1] < 2**17:
-            raise ValueError("it takes more memory")
-
-    def point(problem, here, opened, budget_s):
-        for contender in here.values():
-            contender(problem)
-        timed = {name: bench.Timing(t, t, t, 9, 1.0, 1.0, "none", False) for name, t in times.items()}
-        return {name: (run.Prepared(3.0, 0), verification.Errors(1e-7, 0.0), timed[name]) for name in here}
-
-    dense = dict.fromkeys(("cublas_slow", "cublas_fast"), lambda problem: None)
-    monkeypatch.setattr(portable, "points", lambda: [("r", Point(x, "v", "own", lambda: asked)) for x in "aab"])
-    monkeypatch.setattr(portable, "measure_point", point)
-    monkeypatch.setattr(portable.registry, "contenders", lambda names, _: dense if names == ["cublas"] else {})
-    system = SimpleNamespace(BASELINES=("cublas", "cusparse"), prepare=prepare)
-    monkeypatch.setattr(portable.importlib, "import_module", lambda _: system)
-    df = portable.measure(opened, "a", say=said.append)
-    assert dict(zip(df["contender"], df["over_dense"], strict=True)) == {name: 5.0 / t for name, t in times.items()}
-    assert df["tflops"].tolist() == 2 * [2.0, 4.0, 0.8, 8.0] and {*df["what"]} == {"a"} and {*df["prepare_ms"]} == {3.0}
-    assert bound[:2] == [("v", False, 2**18), ("v", False, portable.GEFORCE)] and ("own", True, 2**18) in bound
-    assert said[0] == "left out: portable_99kib: it takes more memory" and len(said) == 4
-
-
-def test_points_of_no_system_are_refused_before_a_gpu_is_looked_for(capsys):
-    assert portable.main(["--only", "stripes"]) == 2
-    assert "no points 'stripes'; known: " in capsys.readouterr().err
 
 
 @pytest.mark.gpu

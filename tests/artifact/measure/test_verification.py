@@ -359,6 +359,14 @@ def test_sums_that_cancel_are_right_in_any_order():
     )
 
 
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_a_result_in_8_bits_may_be_off_by_its_rounding(scale):
+    exact = scale * np.geomspace(2.0**-9, 400, 96).reshape(8, 12)
+    out = half.from_dense(exact.astype(np.float32), "e4m3", np.full((1, 1), scale, np.float32))
+    found = verification.compare(out, verification.reference(exact, exact.astype(np.float32)), limit="fp8_e4m3")
+    assert 0.5 < found.bound < 1
+
+
 def test_a_product_in_which_everything_cancels_is_zero_and_nothing_else():
     a = csr.Csr(1, 2, np.array([0, 2], np.int32), np.array([0, 1], np.int32), np.array([3, 3], np.float32))
     reference = on_cpu(problem(1, 1, 2, Operands(a, np.array([[1], [-1]], np.float32)), nnz=2))

@@ -249,6 +249,12 @@ def test_several_kernels_become_one_value_and_a_missing_one_is_no_part_of_a_sum(
     assert len(df[df["variant"] == "a"]) == 6
 
 
+@pytest.mark.parametrize("row", ncu.REPORT_METRICS)
+def test_a_row_of_the_report_is_in_the_unit_that_it_names(row):
+    counter, factor = ncu.REPORT_METRICS[row]
+    assert factor == (100 if "(%)" in row and counter.endswith(".ratio") else 1e-6 if "(MB)" in row else 1)
+
+
 # ---------------------------------------------------------------- running ncu
 
 

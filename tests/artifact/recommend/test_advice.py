@@ -47,11 +47,10 @@ def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, times):
 
 @pytest.mark.parametrize(("times", "worth"), [(0.5, True), (0.94, True), (0.96, False), (1.0, False), (2.0, False)])
 def test_reordering_is_named_where_it_gains_a_twentieth(answer, times, worth):
-    s, guess = answer.reordered
-    us = answer.guess.table["expected_us"].iloc[0]
-    other = replace(guess, table=guess.table.assign(expected_us=times * us))
-    text = "\n".join(model.lines(replace(answer, reordered=(s, other)), "x"))
-    assert (f"would take {model.short(times * us)} µs" in text) == worth
+    us = times * answer.guess.table["expected_us"].iloc[0]
+    again = answer.reordered[0], replace(answer.guess, table=answer.guess.table.assign(expected_us=us))
+    text = "\n".join(model.lines(replace(answer, reordered=again), "x"))
+    assert (f"would take {model.short(us)} µs" in text) == worth
 
 
 def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(advise):

@@ -129,7 +129,6 @@ def test_a_matrix_of_nothing_has_finite_features():
 
 @pytest.mark.parametrize("name", sorted({*statistics.FIELDS} - {"m", "k"}))
 def test_twice_as_much_of_a_statistic_is_one_further_in_its_feature(name):
-    """And in no other; twice as many columns are one further in all that they multiply."""
     s = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 1024))
     away = model.features(statistics.Statistics(**vars(s) | {name: 2048}), 8) - model.features(s, 8)
     used = {"nnz", "row_mean", "row_most", "row_variation", "spread", "windows_16", "windows_64", "blocks_64"}

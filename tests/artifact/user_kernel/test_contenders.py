@@ -95,7 +95,6 @@ def test_a_python_function_by_path_and_by_name(module, problem, what, name):
 
 
 def test_a_file_may_have_dataclasses_whose_annotations_are_postponed(tmp_path, monkeypatch):
-    """They look their module up by its name."""
     monkeypatch.delitem(sys.modules, "postponed", raising=False)
     text = "from __future__ import annotations\nimport dataclasses\n@dataclasses.dataclass\nclass Made:\n size: int\n"
     (tmp_path / "postponed.py").write_text(text + MODULE)

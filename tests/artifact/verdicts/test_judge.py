@@ -60,7 +60,9 @@ def test_no_measured_number_is_typed_in_a_reason():
         assert not TYPED.search(said) and (said != claim.reason or not said), claim.id
 
 
-@pytest.mark.parametrize("speedup,pair", [(None, (NOT_REPRODUCED, REPRODUCED)), (1.3, (REPRODUCED, NOT_REPRODUCED))])
+@pytest.mark.parametrize(
+    "speedup,pair", [(None, (measures.NOT_CARRIED, REPRODUCED)), (1.3, (REPRODUCED, measures.NOT_CARRIED))]
+)
 def test_the_ledger_follows_the_records(tmp_path, speedup, pair):
     """The abstract and section V disagree about who is faster; the records decide."""
     ids = ["abstract-speedup", "summary-cusparse-faster", "wide-speedup"]
@@ -165,7 +167,7 @@ def two_runs(tmp_path) -> Path:
             REPRODUCED,
             r" 21 points.*wide alone: warp_per_row 1–2× over any_n \(not reproduced\); square alone: .* 4×",
         ),
-        ("", NOT_REPRODUCED, "^((?!alone).)*$"),
+        ("", measures.NOT_CARRIED, "^((?!alone).)*$"),
         # The largest n, which one run lacks, is that of the other.
         ("repeats = true\nat = { n = 32768 }", REPRODUCED, "square alone: not measured"),
     ],
@@ -370,8 +372,8 @@ def verdicts(*rows: tuple[str, str, str]) -> pd.DataFrame:
     """A ledger of (fact, verdict, why it is apart) each."""
     kinds = {"extension": judge.EXTENSIONS, "own": judge.OWN_DATA, "rebuilt": judge.REBUILT}
     made = [
-        {"id": f"c{i}", "room": "r", "source": "s", "fact": fact, "verdict": verdict, "aside": ""}
-        | {"aside": "stand-in: x"} * (why == judge.STAND_INS)
+        {"id": f"c{i}", "room": "r", "source": "s", "fact": fact, "verdict": verdict}
+        | {"aside": "stand-in: x" if why == judge.STAND_INS else ""}
         | {key: why == kind for key, kind in kinds.items()}
         for i, (fact, verdict, why) in enumerate(rows)
     ]
@@ -434,7 +436,9 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
         assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == (
             bool(row["reason"]) and row["verdict"] not in measures.OPEN
         )
-        assert bool(cell.find("small")) == bool(row["aside"]) and own.find("a", href=f"#claim-{row['id']}")
+        said = "".join(small.text for small in cell.find_all("small"))
+        assert (row["aside"] in said) and ("on our rebuilding" in said) == row["rebuilt"]
+        assert ("not counted" in said) == bool(row["aside"]) and own.find("a", href=f"#claim-{row['id']}")
         assert durations.said(row["minutes"]) in own.find("th").text
     assert set(re.findall('href="#claim-([^"]*)"', text)) <= set(df["id"])
 

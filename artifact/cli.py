@@ -254,13 +254,18 @@ def _side(given: str, root: Path) -> Path:
 
 def _check(options: Options) -> int:
     root = options.records or paths.RECORDED
-    folders = sorted(path.parent for path in root.rglob(records.MACHINE))
-    said = [x for folder in folders for x in files.problems(folder, paths.RECORDED / folder.relative_to(root))]
+    require(bool(records.list_gpus(root)), f"{root}: there are no records in this folder.")
+    kept = {root: paths.RECORDED} | ({} if options.records else {paths.SCALED: paths.SCALED})
+    found = [(folder.parent, at) for at in kept for folder in sorted(at.rglob(records.MACHINE))]
+    said = [x for folder, at in found for x in files.problems(folder, kept[at] / folder.relative_to(at))]
     if not said:  # of other records, other facts and verdicts follow
         for system, gpu in facts.having_facts(root):
             said += facts.differences(root / gpu / system / facts.FILE, facts.to_csv(facts.of(system, gpu, root)))
         judged = {gpu: judge.judge(load.claims(), root / gpu) for gpu in records.list_gpus(root)}
         said += facts.differences(root / judge.SHIPPED, judge.to_csv(judged))
+        for gpu, df in judged.items():
+            stale = sorted(judge.drawings(root / gpu).keys() - set(zip(df["id"], df["verdict"], strict=True)))
+            said += [f"{root / gpu / judge.STABILITY}: {claim} is no longer {verdict!r}" for claim, verdict in stale]
     print(*said, f"Not as they were written: {len(said) or 'no'} files, rows, facts or verdicts.", sep="\n")
     return int(bool(said))
 

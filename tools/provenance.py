@@ -31,7 +31,7 @@ from artifact import paths
 from artifact.measure import files
 from artifact.measure.files import MACHINE, NOT_RECORDED, PROVENANCE, UNKNOWN, Origin
 
-PLACE = "artifact/recorded"
+PLACES = [place.relative_to(paths.ROOT).as_posix() for place in (paths.RECORDED, paths.SCALED)]
 #: A session of a folder begins when its machine.json is written, and its first rows come soon.
 SESSION = timedelta(minutes=30)
 #: What is not the number of a row: names change without a measurement.
@@ -62,12 +62,17 @@ def signatures(text: str) -> list[tuple[str, ...]]:
     return [tuple(row[c] for c in chosen) for row in rows]
 
 
+def gpu_of(path: str) -> str:
+    """Return the GPU in whose folder a file lies."""
+    return path.rpartition("/recorded/")[2].partition("/")[0]
+
+
 @cache
 def first() -> dict[tuple, tuple[datetime, str]]:
     """(GPU, signature) -> when a commit first brought it, and which."""
     found: dict[tuple, tuple[datetime, str]] = {}
     log = git(
-        "log", "--reverse", "--date-order", "--format=@%H %cI", "--raw", "--no-renames", "--no-abbrev", "--", PLACE
+        "log", "--reverse", "--date-order", "--format=@%H %cI", "--raw", "--no-renames", "--no-abbrev", "--", *PLACES
     )
     for line in log.splitlines():
         if line.startswith("@"):
@@ -75,7 +80,7 @@ def first() -> dict[tuple, tuple[datetime, str]]:
         elif line.startswith(":") and line.endswith(".csv") and not line.endswith((files.FACTS, PROVENANCE)):
             (*_, new, _), path = line.split("\t")[0].split(), line.split("\t")[1]
             for key in {*signatures(blob(new))} if new.strip("0") else ():
-                found.setdefault((path.split("/")[2], key), (datetime.fromisoformat(when), commit))
+                found.setdefault((gpu_of(path), key), (datetime.fromisoformat(when), commit))
     return found
 
 
@@ -128,7 +133,7 @@ def origin(folder: str, name: str, when: datetime | None, brought: tuple[datetim
 
 def from_history(folder: Path, path: Path) -> list[Origin]:
     """Return the origin of each row of a shipped file."""
-    text, gpu = path.read_text(encoding="utf-8"), path.relative_to(paths.RECORDED).parts[0]
+    text, gpu = path.read_text(encoding="utf-8"), gpu_of(path.as_posix())
     rows = files.rows(text)
     now = datetime.now().astimezone(), "HEAD"
     brought = [first().get((gpu, key), now) for key in signatures(text)]
@@ -148,7 +153,7 @@ def told(folder: Path, path: Path) -> list[Origin]:
 
 def history() -> None:
     """Fill in what is not told of shipped rows."""
-    for folder in sorted(path.parent for path in paths.RECORDED.rglob(MACHINE)):
+    for folder in sorted(path.parent for place in PLACES for path in (paths.ROOT / place).rglob(MACHINE)):
         here, known = files.kept(folder), files.provenance(folder)
         new = {
             name: from_history(folder, path)
@@ -157,7 +162,7 @@ def history() -> None:
         }
         files.seal(folder, known | new, [*here])
         for name, of in new.items():
-            print(folder.relative_to(paths.RECORDED) / name, *(f"{len([*r])}: {' '.join(o)};" for o, r in groupby(of)))
+            print((folder / name).relative_to(paths.ROOT), *(f"{len([*r])}: {' '.join(o)};" for o, r in groupby(of)))
 
 
 def ship(fresh: Path, experiments: list[str]) -> None:

@@ -36,7 +36,7 @@ from artifact.verdicts import compare
 from kernels.distributed import generate, partition
 from kernels.formats import csr
 
-RECORDED = Path(__file__).with_name("recorded")
+RECORDED = paths.SCALED
 SCALING, TRIED, BEYOND, DEALT = "scaling.csv", "tried.csv", "beyond.csv", "dealt.csv"
 CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
 NAMES = {

@@ -512,8 +512,8 @@ def main(given: command.Options) -> None:
             rows = measure(case, names, here, comm, given.repeats, say)
             df = pd.concat([df, pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)], ignore_index=True)
             if comm.rank == 0:
-                write(given.out, df)
                 records.write_machine(given.out.parent, device.describe(here.device))
+                write(given.out, df)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.book import text
-from artifact.measure import device, records, run
+from artifact.measure import device, files, records, run
 from artifact.verdicts import evidence, measures
 
 # ---------------------------------------------------------------- where a page's numbers come from
@@ -41,9 +41,9 @@ class Origin:
         found = folders(self.folder, paths.RECORDED)
         made = {}
         for gpu, at in ((gpu, at) for gpu, at in found.items() if not alone or at == self.folder):
-            machines = (records.read_machine(at / system) for system in records.systems(at))
-            parts = sorted((part for machine in machines for part in records.made(machine)), key=lambda part: part.date)
-            days, commits = ([*dict.fromkeys(of)] for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
+            parts = sorted(part for system in records.systems(at) for part in records.made(at / system))
+            told = [(part.date[:10], part.commit) for part in parts if part.date != files.NOT_RECORDED]
+            days, commits = ([*dict.fromkeys(of)] for of in zip(*told, strict=True))
             made[gpu] = {
                 "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
                 "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
@@ -56,8 +56,7 @@ def banner(here: run.Run) -> str:
 
     An admonition as HTML, because Markdown in a cell's output knows none, here or in the book.
     """
-    first, *later = records.made(here.machine)
-    return text.part("of_run", here, first, later)
+    return text.part("of_run", here, records.made(here.folder) if here.mode == "recorded" else [])
 
 
 def name(folder: Path) -> str:

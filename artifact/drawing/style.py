@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 
 from artifact import registry
+from artifact.verdicts import measures
 
 WIDTH = 8.3  # inches; shown about 800 px wide, which makes 9 pt text 12 px
 
@@ -48,6 +49,16 @@ PALETTE = {
     "claim": CLAIM,
 }
 PALETTE |= {f"rung {i}": colour for i, colour in enumerate(RUNGS)}
+#: Verdict -> its colour and marker.
+VERDICTS = {
+    measures.REPRODUCED: (BASELINE, "o"),
+    measures.EXCEEDED: (BEST, "^"),
+    measures.PARTLY: (RUNGS[3], "D"),
+    measures.NOT_REPRODUCED: (PUBLISHED, "X"),
+    measures.NOT_CARRIED: (RUNGS[0], "P"),
+    measures.UNDECIDED: (CLAIM, "s"),
+    measures.NOT_MEASURED: (BOUND, "*"),
+}
 # Rows or lanes in a picture of a format.
 ROWS = (PUBLISHED, BASELINE, BEST, RUNGS[1], CLAIM, RUNGS[0], RUNGS[3])
 
@@ -130,8 +141,10 @@ def look(variant: str, variants: Sequence[str]) -> dict[str, Any]:
     known by their prefix and need not be in it.
     """
     rungs = [(RUNGS[i % 9], MARKERS[i % 9], DASHES[i % 3]) for i in range(len(variants) - 2)]
-    if variant.startswith(OWN_BASELINES):
-        found: tuple[Any, ...] = (BASELINE, "8", (1, 1))
+    if variant in VERDICTS:
+        found: tuple[Any, ...] = (*VERDICTS[variant], ())
+    elif variant.startswith(OWN_BASELINES):
+        found = (BASELINE, "8", (1, 1))
     elif variant.startswith(BASELINES):
         found = (BASELINE, *(LOOKS.get(variant) or LOOKS.get(variant.split("_")[-1], ("h", (4, 2)))))
     else:

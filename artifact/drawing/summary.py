@@ -26,7 +26,7 @@ from artifact import registry
 from artifact.book import facts, study, text
 from artifact.drawing import plot, style
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts import evidence, judge, load
 
 #: Races of a system that says nothing of them.
 MOST = 2
@@ -176,15 +176,7 @@ OWN = "the source's own data"
 #: modes of the page; in a frame if nothing was measured here.
 VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
     verdict: (judge.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
-    for verdict, colour in (
-        (measures.REPRODUCED, style.BASELINE),
-        (measures.EXCEEDED, style.BEST),
-        (measures.PARTLY, style.RUNGS[3]),
-        (measures.NOT_REPRODUCED, style.PUBLISHED),
-        (measures.NOT_CARRIED, style.RUNGS[0]),
-        (measures.UNDECIDED, style.CLAIM),
-        (measures.NOT_MEASURED, style.BOUND),
-    )
+    for verdict, (colour, _) in style.VERDICTS.items()
 } | {
     judge.REBUILT: (judge.LOOKS[judge.REBUILT][0], {"facecolor": style.RUNGS[1], "alpha": 0.45, "linewidth": 0}),
     OWN: ("=", {"facecolor": "none", "edgecolor": style.BOUND, "linewidth": 0.8}),

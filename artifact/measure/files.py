@@ -106,11 +106,12 @@ def lines(known: Mapping[str, Sequence[Origin]]) -> str:
 
 def seal(folder: Path, known: Mapping[str, Sequence[Origin]], names: Sequence[str] = ()) -> None:
     """Write a folder's provenance.csv, and its digest and those of other files; forget what is no longer there."""
-    write_text(folder / PROVENANCE, lines({name: of for name, of in known.items() if (folder / name).is_file()}))
+    if known:
+        write_text(folder / PROVENANCE, lines({name: of for name, of in known.items() if (folder / name).is_file()}))
     machine = read_json(folder / MACHINE, {})
-    new = {name: sha256((folder / name).read_bytes()).hexdigest() for name in (PROVENANCE, *names)}
-    every = sorted((machine.get(DIGESTS, {}) | new).items())
-    told = {name: found for name, found in every if (folder / name).is_file()}
+    there = [name for name in {*machine.get(DIGESTS, ()), PROVENANCE, *names} if (folder / name).is_file()]
+    new = {name: sha256((folder / name).read_bytes()).hexdigest() for name in (PROVENANCE, *names) if name in there}
+    told = {name: new.get(name) or machine[DIGESTS][name] for name in sorted(there)}
     write_json(folder / MACHINE, machine | {DIGESTS: told})
 
 
@@ -149,7 +150,7 @@ def problems(folder: Path, shipped: Path) -> Iterator[str]:
         count = len(rows(content.decode(errors="replace"))) if name.endswith(".csv") and name != PROVENANCE else 0
         if count != len(known.get(name, ())):
             yield f"{folder / name}: there are {count} rows, but {len(known.get(name, ()))} in {PROVENANCE}."
-    if lines(known) != (folder / PROVENANCE).read_text(encoding="utf-8"):
+    if known and lines(known) != (folder / PROVENANCE).read_text(encoding="utf-8"):
         yield f"{folder / PROVENANCE}: its lines do not have each row once, in order."
 
 

@@ -160,8 +160,6 @@ REPEAT, LIBRARIES = "repeat", "libraries"
 COUNTERS, FACTS, PROVENANCE = "counters", "facts", "provenance"
 #: What a machine.json holds at least.
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
-#: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
-LATER, LATER_KEYS = "later", ("experiments", "date", "commit", "sources")
 
 
 # ---------------------------------------------------------------- validation
@@ -563,13 +561,8 @@ def read_machine(folder: Path) -> dict[str, Any]:
 def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a machine, if it has its keys and all its texts are names; else raise ValueError."""
     require(isinstance(machine, Mapping), f"{path}: a machine is a table of names and values.")
-    parts = [
-        (machine, MACHINE_KEYS, ""),
-        *((x, LATER_KEYS, f" in an entry of {LATER!r}") for x in machine.get(LATER, ())),
-    ]
-    for part, keys, where in parts:
-        for key in keys:
-            require(bool(part.get(key)), f"{path}: the key {key!r} is missing or empty{where}.")
+    for key in MACHINE_KEYS:
+        require(bool(machine.get(key)), f"{path}: the key {key!r} is missing or empty.")
     wrong = re.findall(r"[<>\\\x7f\ufffd]", json.dumps(machine, ensure_ascii=False))
     require(not wrong, f"{path}: a text here has {''.join(wrong[:1])!r}, which no name has.")
     return machine
@@ -610,17 +603,20 @@ def check_machines(folder: Path) -> None:
 
 
 class Made(NamedTuple):
-    """When and by which commit records were made."""
+    """On which day and by which commit records were made."""
 
     date: str
     commit: str
-    experiments: tuple[str, ...]  #: that were added then; empty: all that no other entry names
+    files: tuple[str, ...]  #: which, without their ending; some of their rows at least
 
 
-def made(machine: Mapping) -> list[Made]:
-    """How a machine's records came about: at first, and what was added since."""
-    made = [Made(str(machine["date"]), str(machine["commit"]), ())]
-    return made + [Made(x["date"], x["commit"], tuple(x["experiments"])) for x in machine.get(LATER, ())]
+def made(folder: Path) -> list[Made]:
+    """How the records of a folder came about, by day and commit; with none yet, when and by which they would."""
+    machine, found = read_machine(folder), dict[tuple[str, str], dict[str, None]]()
+    for file, origins in files.provenance(folder).items():
+        for commit, _, date in origins:
+            found.setdefault((date, commit), {})[file.removesuffix(".csv")] = None
+    return [Made(*key, tuple(found[key])) for key in sorted(found)] or [Made(machine["date"], machine["commit"], ())]
 
 
 def experiments(folder: Path) -> list[str]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from artifact import command, paths
-from artifact.measure import device, records
+from artifact.measure import device, files, records
 from kernels import jit
 
 ARCH = "sm_90a"
@@ -77,8 +77,8 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[
 
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
     """
-    parts = ((folder.name, part) for folder in folders for part in records.made(records.read_machine(folder)))
-    every = dict.fromkeys((system, part.commit.rstrip("+")) for system, part in parts)
+    parts = ((folder.name, part.commit.rstrip("+")) for folder in folders for part in records.made(folder))
+    every = dict.fromkeys((system, commit) for system, commit in parts if commit != files.NOT_RECORDED)
     asked = [key for key in every if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
     here = {system: sass(paths.ROOT, system) for system in dict.fromkeys(system for system, _ in asked)}
     found = {}

@@ -11,7 +11,8 @@ A claim of a source is judged by a rule, which the file states in full:
     repeats = true                          # the experiments are runs of one measurement (optional, see below)
     quantity = { speedup = "baseline", over = "cublas" }    # a value at every point (shape × density) …
     reduce = "geometric mean"                               # … made one, or few …
-    expect = { at_most = 0.95, partly = 1.0 }               # … and held against what the source says
+    kind = "gain"                                           # how near is near enough: see kinds.toml …
+    expect = { at_most = 0.95 }                             # … held against what the source says
     published = "slower"                    # the source's value: a text, or {figure, quantity, …} of published/
 
 - `quantity` names a function of `evidence.py`, `reduce` and `expect` one of `measures.py`, or all three one
@@ -20,8 +21,9 @@ A claim of a source is judged by a rule, which the file states in full:
   the function's first parameter, the other keys are the others. `reduce = { quantile = 0.1 }` is a name with a
   parameter.
 - A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
-  and a weaker one, `partly`. Where a source gives a word and no number, the number is ours and the file says
-  so. A claim whose records are missing is "not measured on this GPU", with the reason.
+  and a weaker one, `partly`. The claim's `kind` gives its tolerances and how far `partly` reaches, which a claim does
+  not give itself. Where a source gives a word and no number, the number is ours and the file says so. A claim whose
+  records are missing is "not measured on this GPU", with the reason.
 - `better = "more"` or `"less"` in an expectation of a range, for what a source says is at least so fast: what lies
   beyond the range on that side, and is else as claimed, is "exceeded".
 - `set = true`: the claim is over the source's own set of matrices, whose names are the rows of the system's
@@ -75,7 +77,7 @@ from pydantic import with_config
 
 from artifact import paths, registry
 from artifact.measure import durations, records
-from artifact.verdicts import evidence, measures
+from artifact.verdicts import evidence, kinds, measures
 from artifact.verdicts.anchors import Anchor
 
 SAID = "published"  #: in the numbers of an expectation: those of the source
@@ -86,7 +88,7 @@ OF_PROGRAMS = re.compile(
     r"launch__(registers|grid|block)|l1tex__t_bytes|smsp__(inst_executed|warps_launched)\.sum|smsp__sass_"
     r"|l1tex__data_pipe_lsu_wavefronts_mem_shared\w*\.sum"
 )
-#: Parameters of quantities that name hardware counters.
+#: Parameters of quantities that name hardware counters; one without the first of them names none.
 COUNTERS = ("metric", "beside", "share_of", "plus")
 
 
@@ -172,14 +174,18 @@ def claims() -> list[Claim]:
     return read(registry.FOLDER)
 
 
-def read(folder: Path) -> list[Claim]:
+def read(folder: Path, scale: float = 1.0) -> list[Claim]:
     """Return the claims of every system below `folder`, in the order of the systems and of their files.
+
+    scale: by what the tolerances of all kinds are multiplied, see `kinds.given`.
 
     Raises ValueError, one sentence, for a claim that is not well formed: a key that is missing or
     unknown, an unknown experiment, part of a rule or parameter, an id used twice.
     """
     found = [
-        _claim(table, system, data, path) for system, data, path in _files(folder) for table in data.get("claim", ())
+        _claim(table, system, data, path, scale)
+        for system, data, path in _files(folder)
+        for table in data.get("claim", ())
     ]
     ids = [claim.id for claim in found]
     for claim in found:
@@ -255,14 +261,16 @@ def untested() -> list[Untested]:
     ]
 
 
-def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str, Any], path: Path) -> Claim:
+def _claim(
+    table: Mapping[str, Any], system: registry.System, data: Mapping[str, Any], path: Path, scale: float
+) -> Claim:
     """Return a claim of a system's file, which holds `data`."""
     name, typed = f"{path}: the claim {table.get('id', '?')!r}", data.get("minutes", {})
     table, experiments = registry.checked(TABLE, table, name), tuple(table.get("experiment", ()))
     _refuse(name, [f"asks for the experiment {e!r}; known: {', '.join(typed)}" for e in experiments if e not in typed])
     said, of_source = table["published"], isinstance(table["published"], Mapping)
     numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
-    rule = _rule(table, experiments, numbers, system.room, name)
+    rule = _rule(table, experiments, numbers, system.room, name, scale)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
     programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [
         rule.quantity.func.__name__ in measures.OF_PROGRAMS
@@ -286,11 +294,16 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
     )
 
 
-def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system: str, name: str) -> measures.Rule:
+def _rule(
+    table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system: str, name: str, scale: float
+) -> measures.Rule:
     at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
     words = {k: dict(v) if isinstance(v, Mapping) else {v: None} for k, v in words.items()}
     also = words["quantity"].pop("also_over", "")
-    words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
+    given = _tolerances(table.get("kind", ""), words["expect"], numbers, name, scale)
+    written = {key: table[key] for key in ("kind", "at", "repeats", *measures.PARTS) if key in table}
+    written |= {"expect": words["expect"] | given} if given else {}
+    words["expect"] = {k: _said(v, numbers, name) for k, v in (words["expect"] | given).items()}
     ends = [v for said in words["expect"].values() for v in (said if isinstance(said, list) else [said])]
     endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
     told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
@@ -306,11 +319,21 @@ def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system
     _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * lone)
     return measures.Rule(
         **parts,
-        written={key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table},
+        written=written,
         also_over=also,
         at=at,
         repeats=repeats,
     )
+
+
+def _tolerances(kind: str, said: Mapping, numbers: Mapping, name: str, scale: float) -> dict[str, Any]:
+    """Return the parameters of an expectation that a claim has of its kind; none without a kind."""
+    if not kind:
+        return {}
+    _refuse(name, [f"is of the kind {kind!r}; known: {', '.join(kinds.known())}"] * (kind not in kinds.known()))
+    given = kinds.given(kinds.known()[kind], {k: _said(v, numbers, name) for k, v in said.items()}, scale)
+    _refuse(name, [f"gives {key!r}, which its kind {kind!r} gives" for key in given if key in said])
+    return given
 
 
 def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
@@ -352,7 +375,8 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
 
 
 def _counters(quantity: partial) -> list[str]:
-    return [metric for key in COUNTERS for metric in evidence.contenders(quantity.keywords.get(key, ()))]
+    given = quantity.keywords if COUNTERS[0] in quantity.keywords else {}
+    return [metric for key in COUNTERS for metric in evidence.contenders(given.get(key, ()))]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:

@@ -173,6 +173,18 @@ def trend(
     return Reduced(v, pd.Series(dtype=float) if apart else course[0][1], lines=True, course=course)
 
 
+def growth(
+    v: Values,
+    along: str,
+    apart: Sequence[str] = ("experiment", "density"),
+    by: str = "mean",
+    order: Sequence[Any] = (),
+) -> Reduced:
+    """Return the last value along a level over the first, of each line that `trend` finds; arguments as there."""
+    lines = trend(v, along, apart, by, order)
+    return replace(lines, values=pd.Series([line.iloc[-1] / line.iloc[0] for _, line in lines.course]))
+
+
 def power_law(v: Values, along: str, scatter: float) -> Reduced:
     """Return the exponent of the values as a power of a size, fitted on log axes.
 
@@ -242,7 +254,16 @@ def means(v: Values, names: Iterable[str] = ()) -> pd.Series:
 
 REDUCERS = (
     *(each_point, geometric_mean, mean, median, largest, smallest, quantile),
-    *(share_of_points_above, share_of_points_below, share_of_points_at_least, trend, power_law, knee, over_best),
+    *(
+        share_of_points_above,
+        share_of_points_below,
+        share_of_points_at_least,
+        trend,
+        growth,
+        power_law,
+        knee,
+        over_best,
+    ),
 )
 
 

@@ -26,13 +26,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
-from artifact.verdicts.evidence import Evidence, NotMeasured, Values
+from artifact.verdicts.evidence import Evidence, NotMeasured, Values, need
 
 #: Resamples of a claim; of one whose reducer or expectation looks at more than numbers, which takes milliseconds each.
-RESAMPLES, FEWER = 1000, 200
+RESAMPLES, FEWER = 1000, 100
 RUNS = 4  #: other runs that are drawn from, half of them in either direction of the scatter
 NEAREST = 10  #: points of second runs, by their time, one of which lends a point its scatter
 ENDS = (2.5, 97.5)  #: of an interval, in per cent
@@ -43,6 +43,7 @@ COLUMNS = (
     *("value", "low", "high", "inputs", "runs", "resamples"),
 )
 TALLY, SCALED = "tally.csv", "tolerances.csv"  #: beside judge.STABILITY
+FACTORS = (0.5, 0.8, 1.25, 2.0)  #: by which all tolerances are scaled
 #: What the runs of a claim's resamples are.
 ONE, SECOND = "each as recorded", "half with a second run"
 SCATTER = "half with the scatter of other second runs"
@@ -128,22 +129,28 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     plain = rule.expect.func in PLAIN and base.groups is not None
     count, rng = RESAMPLES if plain else FEWER, np.random.default_rng(zlib.crc32(repr(list(strata.index)).encode()))
     _, of, size = np.unique(np.zeros(lines) if lines else strata.to_numpy(str), return_inverse=True, return_counts=True)
-    first = (np.cumsum(size) - size)[of]
+    first, once = (np.cumsum(size) - size)[of], len(of) == 1 and (values == values[0]).all()
+    count = 1 if once else count  # nothing can be drawn
     drawn = np.argsort(of, kind="stable")[(first + rng.random((count, len(of))) * size[of]).astype(int)]
     # 0: the first run; else another one, of those of one direction for each input its own.
     other, direction = rng.integers(2, size=(2, count, 1))
     chosen = other * (1 + direction + 2 * rng.integers(RUNS // 2, size=(count, len(strata))))
-    found = []
+    known: dict[tuple, tuple[str, float]] = {}  # many resamples are the same
+    found: list[tuple[str, float]] = []
     for units, run in zip(drawn, chosen, strict=True):
         here, often = values[run[code], every], np.bincount(units, minlength=len(of))
         rows = every if lines else np.repeat(every, often[code])
         try:
             if plain:
-                parts = (here[rows][base.groups[rows] == g] for g in range(base.groups.max() + 1))
+                parts = [here[rows][base.groups[rows] == g] for g in range(base.groups.max() + 1)]
+                need(all(map(len, parts)), "Nothing was drawn of a contender.")
                 r = replace(base, values=np.hstack([base.again(part) for part in parts]))
             else:
                 r = again(rule, runs[0], rows, here, units if lines else None)
-            found.append((rule.expect(r).verdict, measures.middle(measures.numbers(r))))
+            key = tuple(r.values) if plain else (len(found),)
+            if key not in known:
+                known[key] = rule.expect(r).verdict, measures.middle(measures.numbers(r))
+            found.append(known[key])
         except (NotMeasured, ValueError):
             continue  # nothing was drawn of what the rule needs
     verdicts, numbers = map(list, zip(*found, strict=True))
@@ -217,10 +224,20 @@ def tally(judged: pd.DataFrame, draws: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"verdict": count.columns, "count": count.iloc[0], "low": low, "high": high})
 
 
+def scaled(judged: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Return factor, claim, verdict, otherwise and way, of the verdicts that change where all tolerances are scaled."""
+    every = {factor: judge.judge(load.read(registry.FOLDER, factor), folder)["verdict"] for factor in FACTORS}
+    df = pd.concat(judged[["id", "verdict"]].assign(factor=factor, otherwise=v) for factor, v in every.items())
+    ranks = df[["verdict", "otherwise"]].map(measures.VERDICTS.index)
+    df = df.assign(way=np.where(ranks["otherwise"] < ranks["verdict"], "up", "down")).rename(columns={"id": "claim"})
+    return df.loc[df["verdict"] != df["otherwise"], ["factor", "claim", "verdict", "otherwise", "way"]]
+
+
 def write(folder: Path) -> None:
     """Write what is known of the claims by the records of a GPU beside them."""
-    table, draws = stability(load.claims(), folder)
-    for name, df in ((judge.STABILITY, table), (TALLY, tally(judge.kept(load.claims(), folder), draws))):
+    judged, (table, draws) = judge.kept(load.claims(), folder), stability(load.claims(), folder)
+    made = {judge.STABILITY: table, TALLY: tally(judged, draws), SCALED: scaled(judged, folder)}
+    for name, df in made.items():
         records.write_text(folder / name, df.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
 
 

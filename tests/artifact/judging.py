@@ -76,10 +76,10 @@ def verdicts(claims: list[load_.Claim], folder, *ids: str) -> pd.Series:
     return judge.judge(chosen, folder).set_index("id")["verdict"]
 
 
-def load(folder, text: str) -> list[load_.Claim]:
+def load(folder, text: str, scale: float = 1.0) -> list[load_.Claim]:
     """The claims of a system that has this claims.toml, and else what casperSPARSE has."""
     room = folder / "casper_sparse"
     if not room.exists():
         shutil.copytree(registry.FOLDER / "casper_sparse", room)
     (room / registry.CLAIMS).write_text(text)
-    return load_.read(folder)
+    return load_.read(folder, scale)

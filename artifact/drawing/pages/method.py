@@ -13,7 +13,7 @@ from artifact import paths, registry
 from artifact.book import text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance, sketch, style
-from artifact.measure import bench, durations, records, run, verification
+from artifact.measure import bench, durations, files, records, run, verification
 from kernels import jit, timing
 from kernels.contract import Problem
 
@@ -109,6 +109,17 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
         apart=[f"{m:.0f} min" if m < 100 else f"{m / 60:.0f} h" for m in minutes]
         + found["same_code"].map({True: ", the same code", False: ", other code"}),
     )
+
+
+def origins(root: Path = paths.RECORDED) -> pd.DataFrame:
+    """Return how many rows of each system and GPU are of which commit and driver, and of which days."""
+    keys, folders = ["gpu", "system", "commit", "driver"], sorted(path.parent for path in root.rglob(records.MACHINE))
+    of_files = ((folder.relative_to(root).parts, of) for folder in folders for of in files.provenance(folder).values())
+    rows = [(gpu, system(name), *origin) for (gpu, name, *_), of in of_files for origin in of]
+    df = pd.DataFrame(rows, columns=[*keys, "date"]).groupby(keys, sort=False)["date"]
+    names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in records.list_gpus(root)}
+    counts = df.agg(rows="size", days=lambda dates: ", ".join(sorted({*dates}))).reset_index()
+    return counts.replace({"gpu": names})
 
 
 def system(system: str) -> str:

@@ -131,7 +131,11 @@ def test_throttle_bits_are_those_of_nvml():
     nvml = pytest.importorskip("pynvml")
     names = {
         "GpuIdle": "idle",
+        "ApplicationsClocksSetting": "clock setting",
         "SwPowerCap": "software power cap",
+        "HwSlowdown": "hardware slowdown",
+        "SyncBoost": "sync boost",
+        "SwThermalSlowdown": "software thermal slowdown",
         "HwThermalSlowdown": "hardware thermal slowdown",
         "HwPowerBrakeSlowdown": "power brake",
         "DisplayClockSetting": "display clock setting",

@@ -39,6 +39,11 @@ def test_what_is_measured_is_of_the_commit_the_driver_and_the_day(measured):
     records.append(measured / "wide.csv", frame({"n": 1024, "median_us": 50.5, "bound": 0.1}))  # in place of the second
     first, second, third = lines(measured)
     assert first == "wide.csv,2,3,aaaa,of it,2026-01-02" and third == "wide.csv,5,5,bbbb,of it,2026-01-02"
+    assert records.made(measured) == [
+        ("2026-01-02", "aaaa", ("wide",)),
+        ("2026-01-02", "bbbb", ("wide",)),
+        ("2026-01-03", "bbbb", ("wide",)),
+    ]
     records.plan(measured / "wide.csv", [])
     records.write_text(measured / "traces" / "timeline.csv", "us\n1\n2\n")
     assert [*records.read_machine(measured)[files.DIGESTS]] == [

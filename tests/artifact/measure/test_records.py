@@ -451,20 +451,6 @@ def test_published_numbers_name_their_source(tmp_path):
 # ---------------------------------------------------------------- machines and folders
 
 
-def test_what_was_added_later_is_told_with_its_commit(tmp_path):
-    part = {"experiments": ["wide"], "date": "2026-02-03", "commit": "abc", "sources": "0123"}
-    records.write_machine(tmp_path, synthetic.machine() | {"later": [part]})
-    made = records.made(records.read_machine(tmp_path))
-    assert made == [("2026-01-02T03:04:05+00:00", "0123abc", ()), ("2026-02-03", "abc", ("wide",))]
-    for key in records.LATER_KEYS:
-        refused(
-            f"'{key}' is missing or empty in an entry of 'later'",
-            records.write_machine,
-            tmp_path,
-            synthetic.machine() | {"later": [part | {key: ""}]},
-        )
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -2,8 +2,10 @@
 
 import importlib
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
+import pandas as pd
 import pytest
 from contenders import refused
 
@@ -120,6 +122,13 @@ def test_a_band_has_its_non_zeros_beside_the_diagonal():
     a = portable.banded("casper_sparse", {"n": 8}, size=200).host().a
     near = np.abs(a.col_idx - csr.rows(a)) <= 6
     assert (np.bincount(csr.rows(a)[near])[6:-6] == 12).all() and 0 < (~near).sum() < 20
+
+
+def test_rows_are_written_where_they_shall_be(monkeypatch, tmp_path):
+    monkeypatch.setattr(portable.gpus, "require", MagicMock())
+    monkeypatch.setattr(portable, "measure", lambda opened, *asked: pd.DataFrame([asked]))
+    assert portable.main(["--out", f"{tmp_path}/made.csv", "--budget", "2"]) == 0
+    assert (tmp_path / "made.csv").read_text() == "0,1\n,2.0\n" and portable.main(["--only", "stripes"]) == 2
 
 
 @pytest.mark.gpu

@@ -36,6 +36,8 @@ RATES = pd.DataFrame(
     [("FP32", s, s, s, rate) for s, rate in ((512, 10.0), (1024, 20.0), (2048, 30.0), (4096, 40.0), (8192, 50.0))],
     columns=["precision", "m", "n", "k", "tflops"],
 )
+#: As fast as no GPU is, so that what is left is to move the operands.
+RATES = pd.concat([RATES, *(RATES.assign(precision=p, tflops=1e9) for p in ("TF32", "BF16"))])
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,9 @@ RATES = pd.DataFrame(
     [
         (("FP32", 2048, 2048, 2048), 2.0 * 2048**3 / 30e6),
         (("FP32", 2**16, 2**16, 2**16), 2.0 * 2**48 / 40e6),
-        (("BF16", 64, 64, 64), np.nan),
+        (("FP8", 64, 64, 64), np.nan),
+        (("TF32", 64, 64, 64, 1.0), 3 * 64**2 * 4 / 1e3),
+        (("BF16", 64, 64, 64, 1.0), 3 * 64**2 * 2 / 1e3),
         (("FP32", 2**14, 1, 2**14, 4000.0), 4 * (2**28 + 2**15) / 4e6),  # reading A takes longer than multiplying
     ],
 )

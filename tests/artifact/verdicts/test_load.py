@@ -1,6 +1,7 @@
 """Reading claims: what a file may say, and what it is told where it says something else."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from judging import GOOD, load
@@ -8,8 +9,9 @@ from judging import GOOD, load
 from artifact import paths, registry
 from artifact.measure import durations, records
 from artifact.profiling import ncu
-from artifact.verdicts import evidence, measures
+from artifact.verdicts import evidence, kinds, measures
 from artifact.verdicts import load as load_
+from artifact.verdicts.measures import NOT_REPRODUCED
 
 KNOWN = load_.claims()
 HOME = paths.RECORDED / paths.HOME
@@ -66,6 +68,8 @@ def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path, said, betw
         ("reduce =", 'extension = "yes"\nreduce =', "'extension' is 'yes'"),
         ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b'"),
         ("reduce =", 'note = "hear"\nreduce =', "the note 'hear'"),
+        ("reduce =", 'kind = "guess"\nreduce =', "of the kind 'guess'; known: speedup"),
+        ("reduce =", 'kind = "share"\nreduce =', "gives 'tolerance', which its kind 'share' gives"),
         (
             'published = { figure = "fig4_wide", quantity = "speedup" }\n',
             GOOD[GOOD.index("published =") :] + GOOD[GOOD.index("[[claim]]") :],
@@ -86,7 +90,45 @@ def test_what_several_claims_note_is_written_once(tmp_path, said, note):
     assert claim.note == note
 
 
+# ---------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize(
+    "kind,said,scale,given",
+    [
+        ({"factor": 1.2, "partly": 2.0}, {"near": [2, 4]}, 1, {"factor": 1.2, "partly": 2.0}),
+        ({"factor": 1.2, "partly": 2.0}, {"near": [2, 4]}, 2, {"factor": 1.44, "partly": 4.0}),
+        ({"tolerance": 0.1}, {"within": [0.5, 0.6]}, 0.5, {"tolerance": 0.05}),
+        ({"change": 0.1, "each_step": True}, {"rises": None}, 2, {"change": 0.2, "each_step": True}),
+        ({"slack": 1.5}, {"at_least": 60}, 1, {"partly": 40}),
+        ({"slack": 1.5}, {"at_most": 60}, 1, {"partly": 90}),
+    ],
+)
+def test_a_kind_gives_tolerances_that_scale(kind, said, scale, given):
+    assert kinds.given(kinds.Kind("", kind, ""), said, scale) == pytest.approx(given)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.94, 1.02, 1.3, 5.0])
+def test_no_effect_at_all_never_counts_where_an_effect_is_claimed(ratio):
+    """However wide the tolerances, what comes to 1 is not reproduced."""
+    bound, one = "at_least" if ratio > 1 else "at_most", pd.Series([1.0])
+    for word, first, wide in (("near", [ratio, ratio], {"factor": 9, "partly": 9}), (bound, ratio, {"slack": 9})):
+        given = kinds.given(kinds.Kind("", wide, "", dict.fromkeys(wide, 0.75)), {word: first})
+        judged = getattr(measures, word)(measures.Reduced(evidence.Values({"a": one}), one), first, **given)
+        assert judged.verdict == NOT_REPRODUCED
+
+
+def test_tolerances_of_all_claims_scale_and_one_is_as_it_is(tmp_path):
+    text = GOOD.replace(", tolerance = 0.05", "").replace("reduce =", 'kind = "share"\nreduce =')
+    (plain,), (wide,) = load(tmp_path, text), load(tmp_path, text, scale=2.0)
+    assert wide.rule.expect.keywords["tolerance"] == 2 * plain.rule.expect.keywords["tolerance"]
+
+
 # ---------------------------------------------------------------- the claims of every system
+
+
+def test_every_kind_has_a_claim_and_every_claim_a_kind():
+    assert {claim.kind for claim in KNOWN} == kinds.known().keys()
 
 
 @pytest.mark.parametrize("part,system", ALL)

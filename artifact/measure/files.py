@@ -88,9 +88,10 @@ def provenance(folder: Path) -> dict[str, list[Origin]]:
     """Return file -> the origin of each of its rows, as a folder's provenance.csv has them."""
     known: dict[str, list[Origin]] = {}
     path = folder / PROVENANCE
-    for row in rows(path.read_text(encoding="utf-8")) if path.is_file() else ():
-        file, first, last, *origin = row.values()
-        known.setdefault(file, []).extend([tuple(origin)] * (int(last) + 1 - int(first)))
+    for row in rows(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else ():
+        with suppress(ValueError):  # a line that was damaged tells of no row
+            file, first, last, *origin = row.values()
+            known.setdefault(file, []).extend([tuple(origin)] * (int(last) + 1 - int(first)))
     return known
 
 
@@ -125,12 +126,14 @@ def origins(before: str, text: str, known: Sequence[Origin], *new: str) -> Itera
     keys = ([tuple(row[c] for c in row if c in same) for row in table] for table in (there, here))
     of = dict(zip(next(keys), itertools.chain(known, itertools.repeat(UNKNOWN)), strict=False))
     for row, key in zip(here, next(keys), strict=True):
-        yield of.get(key) or (*new, row.get("when", datetime.now(UTC).isoformat())[:10])
+        yield of.get(key) or (*new, (row.get("when") or datetime.now(UTC).isoformat())[:10])
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, column -> cell."""
-    return list(csv.DictReader(io.StringIO(text)))
+    """Return the rows of a CSV file, column -> cell; none of what is no CSV."""
+    with suppress(csv.Error):
+        return list(csv.DictReader(io.StringIO(text)))
+    return []
 
 
 # ---------------------------------------------------------------- what is not as it was written
@@ -150,18 +153,18 @@ def problems(folder: Path, shipped: Path) -> Iterator[str]:
         count = len(rows(content.decode(errors="replace"))) if name.endswith(".csv") and name != PROVENANCE else 0
         if count != len(known.get(name, ())):
             yield f"{folder / name}: there are {count} rows, but {len(known.get(name, ()))} in {PROVENANCE}."
-    if known and lines(known) != (folder / PROVENANCE).read_text(encoding="utf-8"):
+    if known and lines(known) != (folder / PROVENANCE).read_text(encoding="utf-8", errors="replace"):
         yield f"{folder / PROVENANCE}: its lines do not have each row once, in order."
 
 
 def changed(content: bytes, known: str, path: Path) -> str:
     """Return in which row a file first is not as it was with the digest `known`, and how; "" where git has no such."""
-    with suppress(OSError, RuntimeError, ValueError, StopIteration):
+    with suppress(OSError, RuntimeError, ValueError, StopIteration, csv.Error):
         name = path.resolve().relative_to(paths.ROOT).as_posix()
         commits = device.git("log", "--format=%h", "--", name).split()
-        versions = (f"{device.git('show', f'{commit}:{name}')}\n" for commit in commits)
+        versions = (device.git("show", f"{commit}:{name}") + end for commit in commits for end in ("\n", ""))
         then = next(text for text in versions if sha256(text.encode()).hexdigest() == known)
-        both = itertools.zip_longest(then.splitlines(), content.decode().splitlines(), fillvalue="")
+        both = itertools.zip_longest(then.splitlines(), content.decode(errors="replace").splitlines(), fillvalue="")
         row, pair = next((row, pair) for row, pair in enumerate(both, 1) if len({*pair}) > 1)
         cells = itertools.zip_longest(*csv.reader(pair), fillvalue="")
         was, now = next(cell for cell in cells if len({*cell}) > 1)

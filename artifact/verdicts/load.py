@@ -88,7 +88,7 @@ OF_PROGRAMS = re.compile(
     r"launch__(registers|grid|block)|l1tex__t_bytes|smsp__(inst_executed|warps_launched)\.sum|smsp__sass_"
     r"|l1tex__data_pipe_lsu_wavefronts_mem_shared\w*\.sum"
 )
-#: Parameters of quantities that name hardware counters; one without the first of them names none.
+#: Parameters of quantities that name hardware counters.
 COUNTERS = ("metric", "beside", "share_of", "plus")
 
 
@@ -375,8 +375,9 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
 
 
 def _counters(quantity: partial) -> list[str]:
-    given = quantity.keywords if COUNTERS[0] in quantity.keywords else {}
-    return [metric for key in COUNTERS for metric in evidence.contenders(given.get(key, ()))]
+    """Return the hardware counters among a quantity's parameters, whose names have two underscores."""
+    named = (name for key in COUNTERS for name in evidence.contenders(quantity.keywords.get(key, ())))
+    return [name for name in named if "__" in name]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:

@@ -107,7 +107,7 @@ def inputs(rule: measures.Rule, v: Values, lines: int) -> tuple[np.ndarray, pd.S
     shape = at[[c for c in evidence.SHAPE if c in at]].agg(" ".join, axis=1)
     labels = at.get("label", pd.Series("", at.index))
     matrices = labels[labels != ""].nunique() > 1 and words.get("along") != "label"
-    groups = ["experiment", *([] if matrices else measures.GROUPS.get(words.get("of", "all"), []))]
+    groups = ["experiment", *([] if matrices else measures.GROUPS.get(str(words.get("of", "all")), []))]
     strata = at[[c for c in dict.fromkeys(groups) if c in at]].agg(" ".join, axis=1)
     code, names = pd.factorize(labels.where(labels != "", shape) if matrices else shape, sort=True)
     kind = "matrices" if matrices else "lines" if lines else "points"
@@ -123,7 +123,7 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     # Another run may have another fastest algorithm, whose counters were not read.
     table = [run.all if run.all.index.equals(v.index) else run.all.reindex(v.index).fillna(v) for run in runs]
     values = np.array(table, dtype=float)
-    lines = max(len(base.course), len(base.values)) if base.lines else 0
+    lines = (len(base.course) or len(base.values)) if base.lines else 0
     code, strata, kind = inputs(rule, runs[0], lines)
     lines *= kind == "lines"
     plain = rule.expect.func in PLAIN and base.groups is not None

@@ -14,7 +14,8 @@ from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance
 from artifact.drawing.pages import rebuilt
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts import evidence, judge, kinds, load, measures
+from artifact.verdicts import rules as history
 
 SCRIPT = Path(__file__).with_suffix(".js")
 #: Claims of an abstract that a source's finding names.
@@ -37,8 +38,8 @@ Files = Mapping[str, Mapping[str, Mapping[str, str]]]
 def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     """Yield the facts of the ledger's page.
 
-    They are which GPUs count as one, how many claims depend on the GPU and how many contradict each other, and the
-    claim that the page takes as its example.
+    They are which GPUs count as one, how many claims depend on the GPU, how many rules changed and what that moved, how
+    many claims contradict each other, and the claim that the page takes as its example.
     """
     chips = pd.Series(judge.CHIPS).rename_axis("gpu").reset_index(name="chip").groupby("chip", sort=False)["gpu"]
     bound = sum(claim.depends_on == load.GPU for claim in known)
@@ -54,6 +55,10 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
             "deciders": text.listed(f"{name} by the {gpu}" for name, gpu in of_kind.items()) or "none",
         }
     )
+    moved = history.changes(history.log())
+    which = {"all": moved["way"], "last": moved.drop_duplicates("claim", keep="last")["way"]}
+    told = {name: way.value_counts().reindex(history.WAYS, fill_value=0) for name, way in which.items()}
+    yield from flat({"changed": {"claims": moved["claim"].nunique(), "rules": len(moved), **told}})
     if (table := pairs(judged, known)) is not None:
         yield from flat({"pairs": {"count": len(table), "decided": (~table["stands"].isin(STANDS.values())).sum()}})
 
@@ -214,6 +219,23 @@ def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
             }
         )
     return None
+
+
+def kinds_of_claims() -> pd.DataFrame:
+    """Return the kinds of claims: name, what they are, their tolerances, what bounds these, and why they are so."""
+    df = pd.DataFrame.from_dict(kinds.known(), orient="index").rename_axis("name").reset_index()
+    written = {
+        key: df[key].map(lambda said: f"`{judge.written(said)}`", na_action="ignore") for key in ("expect", "effect")
+    }
+    return df.assign(**written, name="`" + df["name"] + "`").fillna("")
+
+
+def changed(log: pd.DataFrame) -> Markup:
+    """Return the changes of rules that moved a verdict, newest first, folded."""
+    df = history.changes(log).query("way in ('up', 'down')").iloc[::-1]
+    df = df.assign(claim=df["claim"].map(lambda i: text.part("claim", i)))
+    columns = ["date", "commit", "claim", "before", "verdict", "old", "rule"]
+    return text.part("fold", f"{len(df)} changes that moved a verdict", df[columns].to_html(index=False, escape=False))
 
 
 def rules(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame:

@@ -229,6 +229,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "special": special.groupby(sizes, observed=True)["ratio"].agg(records.geomean),
         "branch": branches,
         "branches.best": branches.max(),
+        "launched": where(df, variant="opt7")["label"].nunique(),
         "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},
         "csr": {"ahead": ahead.sum(), "matrices": len(ahead)},
     }

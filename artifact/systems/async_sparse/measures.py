@@ -24,12 +24,12 @@ def stated(e: Evidence, table: str, quantity: str) -> pd.DataFrame:
 
 
 def cells(
-    e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float], beside: str = ""
+    e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float], against: str = ""
 ) -> Values:
     """Return the cells of a table such as Table I.
 
     The geometric mean of the speedup over each of `over`, at each n and over the matrices that are denser than each of
-    `densities`. With `beside`, a row of Table I, over the speedup that this states in the same cell.
+    `densities`. With `against`, a row of Table I, over the speedup that this states in the same cell.
     """
     by = {
         rival: pd.Series(
@@ -41,8 +41,8 @@ def cells(
         )
         for rival in contenders(over)
     }
-    if beside:
-        said = stated(e, "table1", "wcsr_speedup").query("kernel == @beside").set_index(["n", "density"])["low"]
+    if against:
+        said = stated(e, "table1", "wcsr_speedup").query("kernel == @against").set_index(["n", "density"])["low"]
         by = {rival: s / said.reindex(s.index) for rival, s in by.items()}
     return Values(by, unit="×", named=len(by) > 1)
 
@@ -55,11 +55,11 @@ def time_over_stated(e: Evidence, experiments, of: str) -> Values:
     return Values(by_variant(df, df["median_us"] / 1e3 / df["low"], [of]), unit="×")
 
 
-def not_launched(e: Evidence, experiments, of: str, beside: str) -> Values:
-    """Return 1 for each matrix at which `beside` was measured and `of` was not, 0 where both were."""
-    df = e.frame(experiments, of, beside)
-    have = {v: df.loc[df["variant"] == v, "label"].unique() for v in (of, beside)}
-    return Values({of: pd.Series(~np.isin(have[beside], have[of]), _index(experiments, have[beside]), float)}, ".0%")
+def not_launched(e: Evidence, experiments, of: str, against: str) -> Values:
+    """Return 1 for each matrix at which `against` was measured and `of` was not, 0 where both were."""
+    df = e.frame(experiments, of, against)
+    have = {v: df.loc[df["variant"] == v, "label"].unique() for v in (of, against)}
+    return Values({of: pd.Series(~np.isin(have[against], have[of]), _index(experiments, have[against]), float)}, ".0%")
 
 
 def _index(experiments: Sequence[str], values: Sequence, name: str = "label") -> pd.MultiIndex:
@@ -73,23 +73,23 @@ def aside(e: Evidence, experiments: Sequence[str], table: str) -> pd.DataFrame:
     return pd.read_csv(path)
 
 
-def fill(e: Evidence, experiments, order: str, beside: str = "") -> Values:
+def fill(e: Evidence, experiments, order: str, against: str = "") -> Values:
     """Return the share of non-zeros in what blocks of 64 x 64 store of each matrix, which follows from its pattern.
 
-    order: "given" or "rcm", of rows and columns; with `beside`, over that in this order.
+    order: "given" or "rcm", of rows and columns; with `against`, over that in this order.
     """
     df = pd.read_csv(registry.FOLDER / e.room / "statistics.csv", comment="#").pivot(
         index="name", columns="order", values="blocks_64"
     )
     df = df[df.index.isin(e.frame(experiments)["label"])]
     need(not df.empty, "There are no statistics of a matrix of these records.")
-    found = df[order] / (df[beside] if beside else 1.0)
+    found = df[order] / (df[against] if against else 1.0)
     found.index = _index(experiments, found.index)
-    return Values({"blocks": found}, ".2f", "×") if beside else Values({"blocks": found}, ".1f", "%", 100)
+    return Values({"blocks": found}, ".2f", "×") if against else Values({"blocks": found}, ".1f", "%", 100)
 
 
-def part_of_model(e: Evidence, experiments, part: str, configuration: str, beside: str = "") -> Values:
-    """Return the time of a part of the model's prefill as a share of all; with `beside`, over that of this part.
+def part_of_model(e: Evidence, experiments, part: str, configuration: str, against: str = "") -> Values:
+    """Return the time of a part of the model's prefill as a share of all; with `against`, over that of this part.
 
     At each n that was profiled.
     """
@@ -97,9 +97,9 @@ def part_of_model(e: Evidence, experiments, part: str, configuration: str, besid
     df = df[(df["configuration"] == configuration) & df["n"].isin(at["n"]) & df["density"].isin(at["density"])]
     need(not df.empty, f"The parts of the model {configuration!r} were not profiled there.")
     us = df.pivot(index="n", columns="part", values="us")
-    found = us[part] / (us[beside] if beside else us.sum(axis=1))
+    found = us[part] / (us[against] if against else us.sum(axis=1))
     found.index = _index(experiments, found.index, "n")
-    return Values({part: found}, ".2f", "×") if beside else Values({part: found}, ".0f", "%", 100)
+    return Values({part: found}, ".2f", "×") if against else Values({part: found}, ".0f", "%", 100)
 
 
 def multiplying(e: Evidence, experiments, of: str) -> Values:

@@ -3,6 +3,8 @@
 import shutil
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_records import frame
 
 from artifact import paths
@@ -90,6 +92,21 @@ def test_whatever_is_changed_in_a_record_is_found(tmp_path, harm):
     assert all(said.startswith(f"{path}: ") for said in found) and says in found[0]
     assert len(found) == 1 + (harm != "a cell")
     assert str(path) in [*files.problems(copy, tmp_path)][0]  # where git does not know of it
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_changed_byte_of_any_file_is_found(tmp_path, data):
+    copy = tmp_path / FOLDER.name
+    if not copy.exists():
+        shutil.copytree(FOLDER, copy)
+    path = data.draw(st.sampled_from([*files.kept(copy).values()]))
+    content = path.read_bytes()
+    at = data.draw(st.integers(0, len(content) - 1))
+    path.write_bytes(content[:at] + bytes([content[at] ^ data.draw(st.integers(1, 255))]) + content[at + 1 :])
+    assert any(said.startswith(f"{path}: ") for said in files.problems(copy, FOLDER))
+    path.write_bytes(content)
+    assert not [*files.problems(copy, FOLDER)]
 
 
 @pytest.mark.parametrize("name", ["square.csv", "plan.json", "provenance.csv"])

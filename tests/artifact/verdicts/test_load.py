@@ -105,7 +105,7 @@ def test_what_several_claims_note_is_written_once(tmp_path, said, note):
     ],
 )
 def test_a_kind_gives_tolerances_that_scale(kind, said, scale, given):
-    assert kinds.given(kinds.Kind("", kind, ""), said, scale) == pytest.approx(given)
+    assert kinds.given({"expect": kind}, said, scale) == pytest.approx(given)
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.94, 1.02, 1.3, 5.0])
@@ -113,7 +113,7 @@ def test_no_effect_at_all_never_counts_where_an_effect_is_claimed(ratio):
     """However wide the tolerances, what comes to 1 is not reproduced."""
     bound, one = "at_least" if ratio > 1 else "at_most", pd.Series([1.0])
     for word, first, wide in (("near", [ratio, ratio], {"factor": 9, "partly": 9}), (bound, ratio, {"slack": 9})):
-        given = kinds.given(kinds.Kind("", wide, "", dict.fromkeys(wide, 0.75)), {word: first})
+        given = kinds.given({"expect": wide, "effect": dict.fromkeys(wide, 0.75)}, {word: first})
         judged = getattr(measures, word)(measures.Reduced(evidence.Values({"a": one}), one), first, **given)
         assert judged.verdict == NOT_REPRODUCED
 

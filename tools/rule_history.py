@@ -26,7 +26,12 @@ from artifact.verdicts import judge, load, rules
 
 PARTED = "050a4d69"
 PLACES = ("artifact/claims.toml", "artifact/published", "artifact/rooms", "artifact/systems")
-RENAMED = {r'"tf32"': '"spmm_tf32"', "tflops_of_the_set": "tflops", "(tflops|speedup)_denser": r"\1"}
+RENAMED = {
+    r'"tf32"': '"spmm_tf32"',
+    "tflops_of_the_set": "tflops",
+    r"(tflops|speedup)_denser": r"\1",
+    r'\bbeside = "(?=given|opt5|TorchAO|BCSR|cuSPARSE|ffn)': 'against = "',
+}
 INHERITED = {"note", "reason", "contradicts", "like"}  #: of a claim, but not by one that is like it
 KEPT = ("experiment", "at", "repeats", "set", *load.measures.PARTS, "measure", "rule")  #: of what is not judged
 Rules = dict[str, tuple[str, str]]  #: id -> what a claim says, its rule

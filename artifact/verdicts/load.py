@@ -375,9 +375,7 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
 
 
 def _counters(quantity: partial) -> list[str]:
-    """Return the hardware counters among a quantity's parameters, whose names have two underscores."""
-    named = (name for key in COUNTERS for name in evidence.contenders(quantity.keywords.get(key, ())))
-    return [name for name in named if "__" in name]
+    return [metric for key in COUNTERS for metric in evidence.contenders(quantity.keywords.get(key, ()))]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:

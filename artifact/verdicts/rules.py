@@ -4,8 +4,9 @@ A rule that changes after its value is known may have changed for it. So each st
 one line a rule, those of a claim in the order of time: the date, the commit that brought it or on which it was
 written, the claim, its verdict on today's records by the rule before and by this one, the SHA-256 of the rule, and the
 rule itself with all its numbers, so that it can be judged again. A test refuses a claim whose rule has no line;
-`python -m artifact.verdicts.rules` adds the lines that are missing, and judges every rule of the log anew. One whose
-functions are gone keeps the verdict that it had, or is "not comparable".
+`python -m artifact.verdicts.rules` adds the lines that are missing, and judges every rule of the log anew. Who renames
+what rules name renames it in the log, too: that is no change. A rule whose functions are gone keeps the verdict that it
+had, or is "not comparable".
 """
 
 import contextlib
@@ -78,14 +79,15 @@ def again(claim: Claim, rule: str, name: str) -> Claim:
 
 
 def judged(log: pd.DataFrame, claims: Sequence[Claim]) -> pd.DataFrame:
-    """Return the log with the verdict of each rule, and of the one before, by the records of the GPU that decides."""
+    """Return the log with the digest of each rule, and its verdict and that before by the GPU that decides."""
     known, made = {claim.id: claim for claim in claims}, []
     for line in log.itertuples():
         with contextlib.suppress(ValueError, KeyError):
             made.append(again(known[line.claim], line.rule, str(line.Index)))
     found = judge.judge(made, paths.RECORDED / paths.HOME).set_index("id")["verdict"].rename(int)
     verdict = found.reindex(log.index).fillna(log["verdict"].replace("", NOT_COMPARABLE))
-    return log.assign(verdict=verdict, before=verdict.groupby(log["claim"]).shift(fill_value=""))
+    before, sha256 = verdict.groupby(log["claim"]).shift(fill_value=""), log["rule"].map(digest)
+    return log.assign(verdict=verdict, before=before, sha256=sha256)
 
 
 def changes(log: pd.DataFrame) -> pd.DataFrame:

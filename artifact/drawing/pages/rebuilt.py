@@ -58,6 +58,7 @@ def of(system: str) -> dict[str, Any]:
 def page(system: str, root: Path = paths.RECORDED) -> str:
     """Return the Markdown of a system's page, with numbers of the home GPU's records in `root`."""
     made, gpu, name = of(system), root / paths.HOME, registry.find()[system].name
+    claims = registry.FOLDER / system / registry.CLAIMS
     e, shipped = evidence.Evidence(gpu, system), gpu / system / facts.FILE
     known: dict[str, Any] = {
         **dict(facts.read(shipped) if shipped.is_file() else ()),
@@ -72,6 +73,8 @@ def page(system: str, root: Path = paths.RECORDED) -> str:
         "prose": text.rendered((registry.FOLDER / system / "rebuilt.md").read_text(encoding="utf-8"), known),
         "choices": [{key: text.rendered(said, known) for key, said in c.items()} for c in made.get("choice", ())],
         "protocol": judge.table(rows.reset_index()),
+        "anchors": registry.toml(claims).get("anchor", ()) if claims.is_file() else (),
+        "stated": lambda numbers: load._published(numbers, claims.parent / registry.PUBLISHED, str(claims))[1],
         "replies": made.get("reply", ()),
         "system": vars(registry.find()[system]),
     }

@@ -201,7 +201,7 @@ class Prefill:
     def write(self, make: Callable[[], pd.DataFrame]) -> None:
         """Write a table of its name below what the file holds, unless that is of this model already."""
         path, count = self.run.folder / FOLDER / f"{make.__name__}.csv", self.sizes["num_hidden_layers"]
-        old = [pd.read_csv(path)] if path.is_file() else []
+        old = [pd.read_csv(path, float_precision="round_trip")] if path.is_file() else []
         if not any((df["layers"] == count).any() for df in old):
             df = pd.concat([*old, make().assign(layers=count, **self.about())], ignore_index=True)
             records.write_text(path, df.to_csv(index=False, lineterminator="\n"))

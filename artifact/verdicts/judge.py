@@ -1,11 +1,11 @@
 """The verdict on each claim, from the records of one GPU.
 
-When a claim "does not carry over to this GPU": its rule says "not reproduced", it is one of what the source
-measured on its GPU (`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the
-source's own, and none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200
-is an H100 with more and faster memory, and no excuse for what was said of an H100. All else that fails is "not
-reproduced": a statement in words about the method in general, which one GPU is enough to contradict; a count or a size
-that follows from the programs; what a source's own data contradicts.
+When a claim "does not carry over to this GPU": its rule says "not reproduced", its quantity depends on hardware
+(`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the source's own, and
+none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200 is an H100 with
+more and faster memory, and no excuse for what was said of an H100. All else that fails is "not reproduced": a count or
+a size that follows from the programs; what fails for another reason that is known; what a source's own data
+contradicts.
 
 Why a claim is not reproduced is the sentence of its claims.toml, its placeholders filled from the records:
 

@@ -39,10 +39,13 @@ A claim of a source is judged by a rule, which the file states in full:
   in place of what. The ledger lists both and does not count them among the claims.
 - `gpu = ["A100"]`: the GPUs that the source speaks of; by default those of the system's system.toml, or the one whose
   published series decides.
-- `depends_on`: "gpu" for what the source measured on its GPU, "method" for what it says in general, for what follows
-  from the programs or from arithmetic, and for what fails for a reason that is known to be another than the GPU. By
-  default "gpu" if `published` refers to numbers of the source and the quantity depends on hardware. A claim of the
-  first kind that fails on another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
+- `fact = "nm-large"`: claims with one `fact` are readings of one, which is tallied once. By default the claim's own id.
+- `mechanism = true`: it says why. Our rebuilding decides it only where it meets every `[[anchor]]` of the file, a point
+  at which the source states how fast its kernel is (`anchors`); else the verdict is "on our rebuilding".
+- `depends_on`: "gpu" for what depends on hardware, "method" for what follows from the programs or from arithmetic, and
+  for what fails for a reason that is known to be another than the GPU. By default the quantity tells: times, rates and
+    counters depend on hardware, whether the source gives a number or a word. A claim of the first kind that fails on
+  another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
 - `reason`: why it is not reproduced, one sentence for people; `judge.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `like = "nm-large"`: the claim has of that one, which stands above it, all that it does not say itself, but for

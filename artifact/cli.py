@@ -182,15 +182,18 @@ def _claims(options: Options) -> int:
         _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
         chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
     folder = _folder(options)
-    df = judge.judge(chosen, folder)
+    others = [] if options.gpu else [gpu for gpu in records.list_gpus(folder.parent) if gpu != folder.name]
+    judged = {at.name: judge.judge(chosen, at) for at in (folder, *(folder.parent / gpu for gpu in others))}
+    df, decide = judge.deciding(judged), {system: judge.decider(judged, system) for system in {c.room for c in chosen}}
+    name = ", ".join([folder.name, *(f"{s} by {gpu}" for s, gpu in sorted(decide.items()) if gpu != folder.name)])
     if options.verdict:
         df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
     written = {
         "short": lambda: df[["id", "verdict", "measured"]].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),
         "json": lambda: df.to_json(orient="records", indent=1, force_ascii=False) + "\n",
-        "markdown": lambda: judge.markdown(df, folder.name) + "\n",
-        "text": lambda: f"GPU: {folder.name}\n\n{(_one if options.id and len(df) else _all)(chosen, df)}\n",
+        "markdown": lambda: judge.markdown(df, name) + "\n",
+        "text": lambda: f"GPU: {name}\n\n{(_one if options.id and len(df) else _all)(chosen, df)}\n",
     }
     print(written[options.format](), end="")
     return int(judge.counted(df)["verdict"].isin([VERDICTS[name] for name in options.fail_on]).any())

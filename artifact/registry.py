@@ -50,7 +50,7 @@ MAP, RACES = "map.toml", "summary.toml"
 #: Of a system's real matrices: the list, and what `artifact.recommend.statistics` makes of it.
 MATRICES, STATISTICS = "matrices.csv", "statistics.csv"
 #: What a claim says of itself, and no claim that is `like` it.
-ALONE = {"id", "note", "reason", "contradicts", "fact", "stand_in"}
+ALONE = {"id", "note", "reason", "contradicts", "fact", "stand_in", "mechanism"}
 
 #: What a system.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.

@@ -339,6 +339,6 @@ def _environment() -> jinja2.Environment:
     how: Any = {"trim_blocks": True, "lstrip_blocks": True, "loader": jinja2.FileSystemLoader(HTML)}
     made = _Environment(undefined=_Undefined, extensions=[_Holds], autoescape=escaped, **how)
     made.filters |= FILTERS | {"code": code, "minutes": durations.said, "article": article}
-    made.globals |= {name: getattr(judge, name) for name in ("LOOKS", "OWN_DATA", "VERDICTS")}
+    made.globals |= {name: getattr(judge, name) for name in ("LOOKS", "OWN_DATA", "REBUILT", "VERDICTS")}
     made.globals |= {"said": measures.said, "OPEN": measures.OPEN}
     return made

@@ -177,7 +177,10 @@ OWN = "the source's own data"
 VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
     verdict: (judge.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
     for verdict, (colour, _) in style.VERDICTS.items()
-} | {OWN: ("=", {"facecolor": "none", "edgecolor": style.BOUND, "linewidth": 0.8})}
+} | {
+    judge.REBUILT: (judge.LOOKS[judge.REBUILT][0], {"facecolor": style.RUNGS[1], "alpha": 0.45, "linewidth": 0}),
+    OWN: ("=", {"facecolor": "none", "edgecolor": style.BOUND, "linewidth": 0.8}),
+}
 #: (system, GPU) -> verdict or OWN -> number of claims.
 Counts = Mapping[tuple[str, str], Mapping[str, int]]
 #: Inches of a row: what the source states, the marks of each GPU, the gap to the next row; a line of words.

@@ -1,8 +1,8 @@
 """What the code of others gave on a GPU here: neither a source's own numbers nor records of our kernels.
 
 Such a measurement is two files in a system's folder others/<gpu>/: NAME.csv with the numbers, and NAME.toml that says
-whose code it was, at which commit, how it was built and timed, on what, and how to run it again. What is not known is
-said there in words. The same measurement of several GPUs has one name.
+whose code it was, at which commit, which options matter, how it was timed, and on what; how to build it, its own
+repository says. What is not known is said there in words. The same measurement of several GPUs has one name.
 """
 
 from pathlib import Path
@@ -25,13 +25,12 @@ KEYS = {
     "what": "was measured",
     "code": "whose, and where it is",
     "commit": "of the code",
-    "build": "how",
+    "options": "that matter, of its compiler and of its calls",
     "gpu": "as the driver calls it; its slug is the folder's name",
     "driver": "its version",
     "cuda": "its version",
     "date": "of the measurement",
     "protocol": "how it was timed",
-    "again": "how to run it",
     "over": "the library that speedups are over; may be missing",
 }
 

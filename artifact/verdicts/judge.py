@@ -1,11 +1,11 @@
 """The verdict on each claim, from the records of one GPU.
 
-When a claim "does not carry over to this GPU": its rule says "not reproduced", it is one of what the source
-measured on its GPU (`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the
-source's own, and none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200
-is an H100 with more and faster memory, and no excuse for what was said of an H100. All else that fails is "not
-reproduced": a statement in words about the method in general, which one GPU is enough to contradict; a count or a size
-that follows from the programs; what a source's own data contradicts.
+When a claim "does not carry over to this GPU": its rule says "not reproduced", its quantity depends on hardware
+(`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the source's own, and
+none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200 is an H100 with
+more and faster memory, and no excuse for what was said of an H100. All else that fails is "not reproduced": a count or
+a size that follows from the programs; what fails for another reason that is known; what a source's own data
+contradicts.
 
 Why a claim is not reproduced is the sentence of its claims.toml, its placeholders filled from the records:
 
@@ -40,7 +40,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures, sets
+from artifact.verdicts import anchors, evidence, load, measures, sets
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
 from artifact.verdicts.measures import (
@@ -59,11 +59,12 @@ from artifact.verdicts.measures import (
 #: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
 #: own decides it, and nothing that was measured here. aside: why it is listed and not counted, an extension or a
 #: stand-in. classes: of a claim over a set of matrices, class of non-zeros -> value, matrices, measured.
+#: rebuilt: it says why, and our rebuilding, which decides it, is not as fast as the source's kernel at an anchor.
 #: probability: of the verdict, see `uncertainty`; sure: the same in words.
 LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
-    *("aside", "fact", "classes", "probability", "sure"),
+    *("aside", "fact", "classes", "rebuilt", "probability", "sure"),
 )
 LISTS = ("rests", "threshold")  #: of these, what JSON has as lists
 STABILITY = "stability.csv"  #: beside the records of a GPU: how sure its verdicts are
@@ -92,6 +93,12 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
         """Of any claim: a reason may speak of one that is not judged."""
         return _outcome(known[i], of(known[i].room))
 
+    @cache
+    def faithful(system: str) -> bool:
+        """Whether what is rebuilt of a system is as fast as the source's at every anchor."""
+        own = any(same_gpu(said, folder.name, {}) for said in registry.find()[system].gpus)
+        return anchors.met(load.anchors(system), of(system), own)
+
     for claim in claims:
         came, e = outcome(claim.id), inputs(claim, of(claim.room))[0]
         plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}
@@ -104,6 +111,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
             "reason": plain[came.verdict] if came.verdict in plain else filled(claim, e, came, outcome),
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
+            "rebuilt": _gated(claim, came) and not faithful(claim.room),
         }
         rows.append({key: getattr(came, key, getattr(claim, key, None)) for key in LEDGER_COLUMNS} | more)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
@@ -172,27 +180,43 @@ def counted(df: pd.DataFrame) -> pd.DataFrame:
     return df[df["aside"] == ""]
 
 
-def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the `counted` verdicts apart.
+def decider(judged: Mapping[str, pd.DataFrame], system: str) -> str:
+    """Return the GPU whose records decide the claims of a system: the first of the source's own kind that has some.
 
-    Those that something measured here decides, and those that series of the source's own do.
+    Else the first of all. judged: as `everywhere`.
     """
-    claims = counted(df)
-    own = claims["own"].astype(bool)
-    return claims[~own], claims[own]
+    known = registry.find().get(system)
+    own = [gpu for gpu in judged if known and any(same_gpu(said, gpu, {}) for said in known.gpus)]
+    given = {gpu: judged[gpu].loc[judged[gpu]["room"] == system, "verdict"] for gpu in own}
+    measured = [gpu for gpu in own if (given[gpu] != NOT_MEASURED).any()]
+    return next(iter([*measured, *judged]))
 
 
-def same_gpu(said: str, measured: str) -> bool:
+def deciding(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a verdict on each claim, by the records of the GPU that decides the claims of its system."""
+    every = next(iter(judged.values()))
+    of = {system: judged[decider(judged, system)].set_index("id", drop=False) for system in every["room"].unique()}
+    return pd.DataFrame(
+        [of[row.room].loc[row.id] for row in every.itertuples()], columns=every.columns, index=every.index
+    )
+
+
+def same_gpu(said: str, measured: str, chips: Mapping[str, str] = CHIPS) -> bool:
     """Tell whether a source speaks of the GPU `measured`, or of one with the same chip.
 
-    said: "RTX 4070", "H100 96 GB"; measured: a name or a slug.
+    said: "RTX 4070", "H100 96 GB"; measured: a name or a slug. Without `chips` it must be the GPU of that name.
     """
     said, another = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE), {"ti", "super", "d"}  # behind its number
-    ours, theirs = ([CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
+    ours, theirs = ([chips.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
     return any(
         ours[i : i + len(theirs)] == theirs and not {*ours[i + len(theirs) :][:1]} & another
         for i in range(len(ours) - len(theirs) + 1)
     )
+
+
+def _gated(claim: Claim, came: Outcome) -> bool:
+    """Whether a verdict is on a mechanism, by kernels that are rebuilt here."""
+    return claim.mechanism and claim.ours and came.verdict not in measures.OPEN
 
 
 def inputs(claim: Claim, e: Evidence) -> tuple[Evidence, frozenset[str]]:
@@ -302,8 +326,11 @@ def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Calla
 
 # ---------------------------------------------------------------- verdicts told
 
-#: What is said of claims that nothing measured here decides.
+#: Why a row of the ledger is not in the tally, in the order in which rows are taken out of it.
+EXTENSIONS, STAND_INS = "are extensions", "are judged by a stand-in"
 OWN_DATA = "rest on their source's own published data alone"
+REBUILT = "say why, on our rebuilding"  #: which is not as fast as the source's kernel at a named anchor
+APART = (EXTENSIONS, STAND_INS, OWN_DATA, REBUILT)
 #: Verdict -> its sign, and the class that the book's style sheet colours: dark enough that white text on it has a
 #: contrast of 4.5:1, in either mode of the page.
 LOOKS = {
@@ -314,26 +341,61 @@ LOOKS = {
     NOT_CARRIED: ("↛", "verdict-elsewhere"),
     UNDECIDED: ("?", "verdict-undecided"),
     NOT_MEASURED: ("–", "verdict-unmeasured"),
+    REBUILT: ("≈", "verdict-rebuilt"),
     OWN_DATA: ("=", "verdict-theirs"),
 }
 
 
-def counts(df: pd.DataFrame, own: str = OWN_DATA) -> dict[str, int]:
-    """Count the claims of the sources by verdict, in the order of LOOKS.
+def facts(df: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each fact: room, source, apart (of APART, "" in the tally), fact, verdict, claims (ids).
 
-    own: what those are called that a series of the source's own decides, whatever the verdict.
+    Claims that are readings of one fact are one: its verdict is that of all of them, or partly (`measures.all_of`).
     """
-    claims = counted(df)
-    told = claims["verdict"].mask(claims["own"].astype(bool), own).value_counts()
-    return {verdict: int(told[verdict]) for verdict in (*VERDICTS, own) if verdict in told}
+    taken = [df["extension"].astype(bool), df["aside"] != "", df["own"].astype(bool), df["rebuilt"].astype(bool)]
+    groups = df.assign(apart=np.select(taken, APART, "")).groupby(["room", "source", "apart", "fact"], sort=False)
+    return groups.agg(verdict=("verdict", measures.all_of), claims=("id", list)).reset_index()
+
+
+def counts(df: pd.DataFrame, own: str = OWN_DATA) -> dict[str, int]:
+    """Count the facts of the sources by verdict, in the order of LOOKS.
+
+    own: what those are called that a series of the source's own decides, whatever the verdict; REBUILT are apart too.
+    """
+    of = facts(df)
+    told = of["verdict"].where(of["apart"] == "", of["apart"].replace(OWN_DATA, own)).value_counts()
+    return {verdict: int(told[verdict]) for verdict in (*VERDICTS, REBUILT, own) if verdict in told}
+
+
+def reconciled(df: pd.DataFrame) -> pd.DataFrame:
+    """Return how the rows of the ledger become the tally: what, claims, facts.
+
+    All, those that are apart by why, the tally, and this by verdict; then what is on our rebuilding by verdict. Every
+    number of claims that is shown is one of these.
+    """
+    of, verdict = facts(df), df.set_index("id")["verdict"]
+
+    def row(what: str, some: pd.DataFrame, told: str = "") -> tuple[str, int, int]:
+        ids = [i for claims in some["claims"] for i in claims]
+        return (
+            what + told,
+            sum(told in ("", verdict[i]) for i in ids),
+            int((some["verdict"] == told).sum()) if told else len(some),
+        )
+
+    groups = {why: of[of["apart"] == why] for why in ("", *APART)}
+    rows = [row("rows of the ledger", of), *(row(f"of these {why}", groups[why]) for why in APART)]
+    rows += [row("the tally", groups[""]), *(row("", groups[""], told) for told in VERDICTS)]
+    rows += [row("on our rebuilding: ", groups[REBUILT], told) for told in VERDICTS]
+    return pd.DataFrame([r for r in rows if r[1] or r[2]], columns=["what", "claims", "facts"])
 
 
 def totals(df: pd.DataFrame) -> str:
-    """Say how many claims have which verdict; apart from them those that a source's own data decide."""
-    of, (_, theirs) = counts(df), by_evidence(df)
-    own, holds = of.pop(OWN_DATA, 0), (theirs["verdict"] == REPRODUCED).sum()
-    apart = f"; {own} more {OWN_DATA}, and {holds} of these are consistent with it"
-    return (", ".join(f"{count} {verdict}" for verdict, count in of.items()) or "none") + apart * bool(own)
+    """Say how many facts have which verdict, and how many are apart from them."""
+    of, every = counts(df), facts(df)
+    consistent = (every["verdict"].isin(measures.HOLDS) & (every["apart"] == OWN_DATA)).sum()
+    said = {OWN_DATA: f", and {consistent} of these are consistent with it"}
+    more = [f"; {of.pop(why)} more {why}{said.get(why, '')}" for why in (REBUILT, OWN_DATA) if why in of]
+    return (", ".join(f"{count} {verdict}" for verdict, count in of.items()) or "none") + "".join(more)
 
 
 def markdown(df: pd.DataFrame, gpu: str) -> str:
@@ -352,7 +414,7 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
         "how sure": df["sure"],
         "reason": df["reason"],
     }
-    return f"{len(by_evidence(df)[0])} claims on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
+    return f"{(facts(df)['apart'] == '').sum()} facts on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
 
 
 def table(df: pd.DataFrame, right: int = 0) -> str:

@@ -39,10 +39,13 @@ A claim of a source is judged by a rule, which the file states in full:
   in place of what. The ledger lists both and does not count them among the claims.
 - `gpu = ["A100"]`: the GPUs that the source speaks of; by default those of the system's system.toml, or the one whose
   published series decides.
-- `depends_on`: "gpu" for what the source measured on its GPU, "method" for what it says in general, for what follows
-  from the programs or from arithmetic, and for what fails for a reason that is known to be another than the GPU. By
-  default "gpu" if `published` refers to numbers of the source and the quantity depends on hardware. A claim of the
-  first kind that fails on another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
+- `fact = "nm-large"`: claims with one `fact` are readings of one, which is tallied once. By default the claim's own id.
+- `mechanism = true`: it says why. Our rebuilding decides it only where it meets every `[[anchor]]` of the file, a point
+  at which the source states how fast its kernel is (`anchors`); else the verdict is "on our rebuilding".
+- `depends_on`: "gpu" for what depends on hardware, "method" for what follows from the programs or from arithmetic, and
+  for what fails for a reason that is known to be another than the GPU. By default the quantity tells: times, rates and
+    counters depend on hardware, whether the source gives a number or a word. A claim of the first kind that fails on
+  another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
 - `reason`: why it is not reproduced, one sentence for people; `judge.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `like = "nm-large"`: the claim has of that one, which stands above it, all that it does not say itself, but for
@@ -78,6 +81,7 @@ from pydantic import with_config
 from artifact import paths, registry
 from artifact.measure import durations, records
 from artifact.verdicts import evidence, kinds, measures
+from artifact.verdicts.anchors import Anchor
 
 SAID = "published"  #: in the numbers of an expectation: those of the source
 GPU, METHOD = "gpu", "method"  #: what a claim may depend on
@@ -117,6 +121,11 @@ class Claim:
     mechanism: bool = False  #: says why, which a rebuilding decides only where it is as fast as the source's
 
     @property
+    def ours(self) -> bool:
+        """Whether a kernel that is rebuilt here decides it, no series of the source's and no code of others."""
+        return not any(mark in e for mark in (evidence.OTHERS, evidence.SERIES) for e in self.experiment)
+
+    @property
     def aside(self) -> str:
         """Why it is listed and not counted; nothing of a claim of the source that is judged by what it speaks of."""
         return "extension" if self.extension else f"stand-in: {self.stand_in}" if self.stand_in else ""
@@ -152,6 +161,13 @@ TABLE = registry.keys(
     | {"contradicts": list[str], "gpu": list[str], "depends_on": Literal["gpu", "method"]}
     | dict.fromkeys(("kind", "fact", "stand_in"), str)
     | dict.fromkeys(("repeats", "extension", "set", "mechanism"), bool),
+)
+
+
+#: An [[anchor]] as a file has it.
+ANCHOR = registry.keys(
+    dict.fromkeys(("where", "of", "over"), str) | {"experiment": list[str], "at": dict[str, Any]},
+    dict.fromkeys(("absolute", "ratio"), dict[str, Any]),
 )
 
 
@@ -210,6 +226,30 @@ def took(claim: Claim, folder: Path) -> float:
     return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
 
 
+@cache
+def anchors(system: str) -> list[Anchor]:
+    """Return the points at which what is rebuilt of a system is held against its source's kernel."""
+    found = []
+    for data, path in ((data, path) for known, data, path in _files() if known.room == system):
+        for table in data.get("anchor", ()):
+            name, folder = f"{path}: the anchor {table.get('where', '?')!r}", path.parent / registry.PUBLISHED
+            given = registry.checked(ANCHOR, table, name)
+            stated = {key: _published(given[key], folder, name) for key in ("absolute", "ratio") if key in given}
+            ends = {key: (min(of.values()), max(of.values())) for key, (of, _) in stated.items()}
+            kept = {key: given[key] for key in ("where", "of", "over", "at")}
+            unit = stated["absolute"][1].rpartition(" ")[2] if "absolute" in stated else ""
+            found.append(
+                Anchor(
+                    experiment=tuple(given["experiment"]),
+                    unit=unit,
+                    absolute=ends.get("absolute"),
+                    ratio=ends.get("ratio"),
+                    **kept,
+                )
+            )
+    return found
+
+
 def figures_of() -> dict[str, dict[str, str]]:
     """Return system -> experiment -> the figure of the source that it regenerates."""
     return {system.room: data.get("source", {}).get("figures", {}) for system, data, _ in _files()}
@@ -252,7 +292,7 @@ def _claim(
         note=" ".join(notes.get(part, part) for part in parts),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or system.gpus)),
-        depends_on=table.get("depends_on", GPU if of_source and not all(programs) else METHOD),
+        depends_on=table.get("depends_on", METHOD if all(programs) else GPU),
         **{"fact": table["id"]} | {key: table[key] for key in PLAIN if key in table},
     )
 

@@ -208,11 +208,12 @@ def test_claims_in_every_format_say_the_same(shelf, capsys):
     assert list(frame["id"]) == list(short["id"]) == [row["id"] for row in table]
     for row in table:
         (line,) = [line for line in marked.splitlines() if line.startswith(f"| `{row['id']}`")]
-        word = measures.said(row["verdict"], row["extension"])
+        word = measures.said(row["verdict"], row["aside"])
         assert f"| {word}" in line and line.count(" | ") == 7
         assert f"  {row['id']} " in text
-    counted = [row for row in table if not row["extension"]]
-    assert len(counted) < len(table) and f"{len(counted)} claims on nvidia-h200: " in marked
+    counted = [row for row in table if not row["aside"]]
+    facts = {row["fact"] for row in counted}
+    assert len(counted) < len(table) and f"{len(facts)} facts on nvidia-h200: " in marked
     held = sum(row["verdict"] == measures.REPRODUCED for row in counted)
     assert f"\n{held} reproduced, " in text
 
@@ -221,7 +222,7 @@ def test_a_script_learns_of_verdicts_by_the_exit_code(shelf, capsys):
     """An extension is no claim of the source, so no reason to fail."""
     one = ("claims", "--id", "abstract-speedup")
     printed(capsys, *one, "--fail-on", "reproduced", "--fail-on", "partly")
-    printed(capsys, *one, "--fail-on", "not-reproduced", code=1)
+    printed(capsys, *one, "--fail-on", "does-not-carry-over", code=1)
     every = [word for name in cli.VERDICTS for word in ("--fail-on", name)]
     printed(capsys, "claims", "--id", "intro-library-not-best", *every)
     assert set(cli.VERDICTS.values()) == set(measures.VERDICTS)
@@ -231,8 +232,8 @@ def test_claims_are_chosen_by_id_verdict_gpu_and_system(shelf, capsys):
     out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
     assert all(x in out for x in ("0.55–0.90×", 'spans = "published"', "reproduced", "minutes to measure"))
     of = ("claims", "--room", "casper_sparse", "--format", "json")
-    kept = json.loads(printed(capsys, *of, "--verdict", "not-reproduced", "--verdict", "partly"))
-    assert {row["verdict"] for row in kept} == {measures.NOT_REPRODUCED, measures.PARTLY}
+    kept = json.loads(printed(capsys, *of, "--verdict", "does-not-carry-over", "--verdict", "partly"))
+    assert {row["verdict"] for row in kept} == {measures.NOT_CARRIED, measures.PARTLY}
     assert json.loads(printed(capsys, *of, "--source-gpu", "RTX 3050 Ti"))
 
 

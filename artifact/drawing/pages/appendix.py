@@ -94,6 +94,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "systems": offered,
             "claims": {
                 "of_sources": sum(not claim.aside for claim in a.known),
+                "facts": len({(claim.room, claim.fact) for claim in a.known if not claim.aside}),
                 "untested": len(load.untested()),
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
                 "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),
@@ -141,13 +142,13 @@ def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
     """Return the memory of a GPU, its verdicts, and how much was measured on it in how many minutes."""
     first, spent, folder = a.first[gpu], a.spent[gpu], a.folders[gpu]
     memory = min(records.read_machine(folder / system).get("memory_bytes", 0) for system in records.systems(folder))
-    given = judge.counted(a.judged[gpu])["verdict"].value_counts()
+    given = judge.counts(a.judged[gpu])
     took = first.groupby("room")["minutes"].sum().sort_values(ascending=False)
     every = pd.concat(list(a.first.values()))[EXPERIMENT].drop_duplicates()
     return {
         "short": a.short[gpu],
         "memory_gb": memory / 1e9,
-        "verdicts": {verdict: given[verdict] for verdict in measures.VERDICTS if verdict in given},
+        "verdicts": given,
         "holds": given.get(measures.REPRODUCED, 0),
         "partly": given.get(measures.PARTLY, 0),
         "not_carried": given.get(measures.NOT_CARRIED, 0),
@@ -284,11 +285,10 @@ def theirs(a: Appendix) -> Iterator[Markup]:
                 "what": measured.what,
                 "whose code": measured.code,
                 "commit": measured.commit,
-                "build": measured.build,
+                "options": measured.options,
                 "GPU, driver, CUDA": f"{measured.gpu}; {measured.driver}; {measured.cuda}",
                 "date": measured.date,
                 "how it was timed": measured.protocol,
-                "to run it again": measured.again,
                 "numbers": f"`{measured.path().relative_to(paths.ROOT)}`, {len(measured.table())} rows",
                 "beside ours": _beside(a, measured),
             }

@@ -59,7 +59,7 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
         yield from flat({f"claim.{claim.id}": said})
-    claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
+    claims = {gpu: df[(df["aside"] == "") & ~df["own"].astype(bool)] for gpu, df in judged.items()}
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
         yield from flat(
@@ -101,18 +101,21 @@ def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tupl
 
 
 def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
-    """Return how many claims have which verdict on each GPU, as HTML; nothing without records."""
-    for df in judged.values():
-        theirs = judge.by_evidence(df)[1]
-        return made(
-            "fare",
-            total=len(judge.counted(df)),
-            sources=df["source"].nunique(),
-            theirs=len(theirs),
-            consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
-            each={gpu: judge.counts(judge.by_evidence(own)[0]) for gpu, own in judged.items()},
-        )
-    return Markup()
+    """Return how many facts have which verdict, by the GPU that decides and by each, as HTML; nothing without records."""
+    if not judged:
+        return Markup()
+    df = judge.deciding(judged)
+    of = judge.facts(df)
+    theirs = of[of["apart"] == judge.OWN_DATA]
+    return made(
+        "fare",
+        claims=len(df),
+        sources=df["source"].nunique(),
+        of=judge.counts(df),
+        theirs=len(theirs),
+        consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
+        each={gpu: judge.counts(own) for gpu, own in judged.items()},
+    )
 
 
 # ---------------------------------------------------------------- the map of the systems

@@ -43,10 +43,16 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     """
     chips = pd.Series(judge.CHIPS).rename_axis("gpu").reset_index(name="chip").groupby("chip", sort=False)["gpu"]
     bound = sum(claim.depends_on == load.GPU for claim in known)
+    of_kind = {
+        system.name: judge.decider(judged, system.room)
+        for system in registry.find().values()
+        if any(judge.same_gpu(said, gpu, {}) for said in system.gpus for gpu in judged)
+    }
     yield from flat(
         {
             "chips": "; ".join(text.listed(names.str.upper()) for _, names in chips),
             "claims": {"count": len(known), "of_gpu": bound, "example": known[0].id},
+            "deciders": text.listed(f"{name} by the {gpu}" for name, gpu in of_kind.items()) or "none",
         }
     )
     moved = history.changes(history.log())
@@ -101,7 +107,9 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
     rest = [row for row in rows if known and row["id"] not in known]
     tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
     tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
-    (claims, theirs), of = judge.by_evidence(df), judge.counts(df)
+    decides = judge.deciding(judged)
+    tally, aside = judge.facts(decides), decides[decides["aside"] != ""]
+    theirs = tally[tally["apart"] == judge.OWN_DATA]
     ids = "|".join(re.escape(i) for i in sorted(df["id"], key=len, reverse=True))
     return text.made(
         "ledger",
@@ -114,11 +122,12 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         replies=[reply for room in set(df["room"]) for reply in rebuilt.of(room).get("reply", ())],
         rebuilt=rebuilt.pages(),
         split=re.compile(rf"(?<![\w-])({ids})(?![\w-])").split,
-        claims=len(claims),
-        of=of,
+        facts=(tally["apart"] == "").sum(),
+        of=judge.counts(decides),
         theirs=len(theirs),
         consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
-        ours=len(df) - len(claims) - len(theirs),
+        aside=len(aside),
+        decider={row["room"]: judge.decider(judged, row["room"]) for row in rows},
         script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,
     )
@@ -134,19 +143,23 @@ def by_section(df: pd.DataFrame) -> pd.DataFrame:
     order = [
         (list(systems).index(r), [*systems[r].sections, ""].index(s)) for r, s in zip(df["room"], sections, strict=True)
     ]
-    return df.assign(section=sections).iloc[sorted(range(len(df)), key=order.__getitem__)]
+    # Readings of one fact stand together, where the first of them does.
+    first: dict[tuple[str, str], int] = {}
+    for i, key in enumerate(zip(df["room"], df["fact"], strict=True)):
+        first.setdefault(key, i)
+    heads = [first[key] for key in zip(df["room"], df["fact"], strict=True)]
+    together = sorted(range(len(df)), key=lambda i: (order[heads[i]], heads[i], i))
+    return df.assign(section=[sections[i] for i in heads]).iloc[together]
 
 
 def bars(judged: Judged) -> Markup:
     """Return a bar for each source.
 
-    How many of its claims have which verdict on the first GPU, and how many its own data decide. Signs repeat what the
-    badges' colours mean.
+    How many of its facts have which verdict by the GPU that decides, how many its own data decide, and how many our
+    rebuilding alone. Signs repeat what the badges' colours mean.
     """
-    sources = {
-        source: judge.counts(own)
-        for source, own in [own for df in list(judged.values())[:1] for own in df.groupby("source", sort=False)]
-    }
+    every = judge.deciding(judged).groupby("source", sort=False) if judged else ()
+    sources = {source: judge.counts(own) for source, own in every}
     return text.made(
         "bars",
         sources=sources,
@@ -157,11 +170,14 @@ def bars(judged: Judged) -> Markup:
 def fared(judged: Judged) -> Markup:
     """Return what matters first.
 
-    All claims together, then for each source how its abstract fares and the worst of that, on the first GPU.
+    All facts together, then for each source how the claims of its abstract fare and the worst of that, by the GPU that
+    decides.
     """
     if not judged:
         return Markup()
-    claims = judge.counted(next(iter(judged.values())))
+    claims = judge.counted(judge.deciding(judged))
+    of = judge.facts(claims)
+    decided = of[(of["apart"] == "") & ~of["verdict"].isin(measures.OPEN)]
     measured = claims[~claims["verdict"].isin(measures.OPEN)]
     holds = measured["verdict"].isin(measures.HOLDS)
     sources = []
@@ -175,19 +191,24 @@ def fared(judged: Judged) -> Markup:
         sources.append({"name": source, "of": of, "claims": len(kept), "kept": count, "worst": worst})
     return text.made(
         "fared",
-        measured=len(measured),
-        holds=holds.sum(),
-        share=f"{holds.mean():.0%}",
+        decided=len(decided),
+        of={verdict: int((decided["verdict"] == verdict).sum()) for verdict in measures.HOLDS},
+        share=f"{decided['verdict'].isin(measures.HOLDS).mean():.0%}",
         sure=(measured["probability"].astype(float) >= SURE).sum(),
         known=measured["probability"].notna().sum(),
-        consistent=(holds & measured["own"].astype(bool)).sum(),
         sources=sources,
     )
 
 
+def reconciled(judged: Judged) -> pd.DataFrame | None:
+    """Return how the rows of the ledger become the tally; None without verdicts."""
+    return judge.reconciled(judge.deciding(judged)) if judged else None
+
+
 def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
     """Return pairs of claims of which at most one can stand; None without verdicts."""
-    for df in judged.values():
+    if judged:
+        df = judge.deciding(judged)
         rows = {row["id"]: text.part("stood", row) for row in df.to_dict("records")}
         found = judge.contradictions(df, known)
         return pd.DataFrame(

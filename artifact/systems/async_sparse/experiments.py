@@ -33,7 +33,7 @@ import pandas as pd
 from artifact import registry
 from artifact.book.study import Study, given, has, where
 from artifact.drawing import compiled, style
-from artifact.measure import bench, matrices, records
+from artifact.measure import bench, external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.verdicts import sets
@@ -167,6 +167,13 @@ def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.Dat
     return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
 
 
+def sized(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
+    """Return `speedups` with the non-zeros of each matrix, and their class, as claims over a set have them."""
+    found = speedups(df, variants, baseline).merge(df[["label", "nnz"]].drop_duplicates("label"), on="label")
+    size = pd.cut(found["nnz"], [0, *sets.CLASSES.values()], right=False, labels=[*sets.CLASSES])
+    return found.assign(size=size.cat.remove_unused_categories())
+
+
 @given
 def means(df: pd.DataFrame, variants: Iterable[str], baseline: str | None) -> pd.Series:
     """Return the geometric-mean speedup over a baseline of each contender that was measured beside it."""
@@ -210,6 +217,17 @@ def break_even(speedup: pd.Series) -> float:
 def value(df: pd.DataFrame, quantity: str, **at: Any) -> float:
     """Return the one number of a quantity."""
     return float(where(df, quantity=quantity, **at)["low"].item())
+
+
+def peers(gpu: str) -> pd.DataFrame:
+    """Return how many times as fast as other people's kernels WCSR is, at each matrix and N of their run on a GPU.
+
+    By library; nnz, error: the largest of any element. On a GPU that has no such run, those of another.
+    """
+    df = external.nearest(SYSTEM, "peers", gpu).numbers()
+    ours, at = where(df, library=WCSR), ["label", "n"]
+    both = df.drop(ours.index).merge(ours[[*at, "cold_us"]], on=at, suffixes=("", "_ours"))
+    return both.assign(speedup=both["cold_us"] / both["cold_us_ours"])
 
 
 def recomputed(table1: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from artifact.book.study import Counters, Study, given, ratio, where
 from artifact.book.text import listed
 from artifact.drawing.compiled import HOPPER
 from artifact.measure import apart, records
+from artifact.measure.families import FAMILIES
 from artifact.measure.run import Run
 from artifact.systems.async_sparse import experiments, scripts
 from artifact.systems.async_sparse.experiments import (
@@ -53,6 +54,7 @@ from artifact.systems.async_sparse.experiments import (
     value,
 )
 from artifact.systems.async_sparse.prefill import facts as prefill
+from artifact.verdicts import sets
 from kernels.async_sparse import any_csr, operands
 from kernels.async_sparse.windows import WORK
 
@@ -62,6 +64,7 @@ RIVALS = (KEPT, TRITON, TUNED, TORCH)  #: what our last rung is held against
 LAYER = (KEPT, TRITON, "auto")  #: what is held against the dense library
 FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
+MILLION = 10**6  #: non-zeros: the least of the source's matrices
 NEAR = 1.1  #: times the best time: so near, a proposal is good
 GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
 
@@ -103,6 +106,8 @@ def of(run: Run) -> Iterator[Fact]:
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         ablation(df, sources[1]),
+        sizes(df),
+        warm(df, study.read(f"ablation{experiments.WARM}")),
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
         tiles(get("tile_n")),
@@ -232,6 +237,35 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "launched": where(df, variant="opt7")["label"].nunique(),
         "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},
         "csr": {"ahead": ahead.sum(), "matrices": len(ahead)},
+    }
+
+
+@part
+def sizes(df: pd.DataFrame) -> Facts:
+    """Count the matrices: all, those of a million non-zeros and more, made here, the source's."""
+    one = df.drop_duplicates("label")
+    return {
+        "sizes": {
+            "matrices": len(one),
+            "million": (one["nnz"] >= MILLION).sum(),
+            "made": one["label"].isin(FAMILIES).sum(),
+            "of_the_source": one["label"].isin(sets.source(experiments.SYSTEM)).sum(),
+        }
+    }
+
+
+@part
+def warm(cold: pd.DataFrame, df: pd.DataFrame) -> Facts:
+    """How the source's protocol and this book's differ, on the matrices that have both."""
+    at = ["variant", *records.POINT]
+    both = df.merge(cold[[*at, "median_us"]], on=at, suffixes=("", "_cold"))
+    here, there = (means(x[x["label"].isin(df["label"])], LADDER, BELL) for x in (cold, df))
+    return {
+        "warm": {
+            "matrices": both["label"].nunique(),
+            "of_cold": records.geomean(both["median_us"] / both["median_us_cold"]),
+            "off": (there / here - 1).abs().max(),
+        }
     }
 
 

@@ -52,10 +52,11 @@ from artifact.systems.async_sparse.experiments import (
     over,
     padded,
     side,
+    sized,
     speedups,
     until_even,
 )
-from artifact.systems.async_sparse.facts import ACCURATE, LAYER, SLOW
+from artifact.systems.async_sparse.facts import ACCURATE, LAYER, MILLION, SLOW
 from kernels import async_sparse, splitmix
 from kernels.async_sparse import family, operands
 from kernels.formats import bcsr, csr, reorder, wcsr
@@ -149,6 +150,44 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
             "matrices": df["variant"].value_counts(),
         }
     return pd.DataFrame(found).reindex(order).dropna(how="all").reset_index(names="variant").assign(kernel=_named)
+
+
+@given
+def by_size(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup of each step over cuSPARSE Blocked-ELL by classes of non-zeros of a matrix, and the stated."""
+    found = sized(df, LADDER, BELL)
+    table = found.pivot_table("speedup", "variant", "size", records.geomean, observed=True, sort=False)
+    table.columns = [f"{size} non-zeros" for size in table]
+    return table.assign(stated=experiments.over_bell(table2)).reset_index().assign(kernel=_named)
+
+
+@given
+def special(df: pd.DataFrame) -> pd.DataFrame:
+    """Return what warp specialisation is worth, opt3 over opt2, at each matrix by its non-zeros."""
+    return sized(df, ["opt3"], "opt2")
+
+
+@given
+def as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup over Blocked-ELL by this book's protocol and by the source's, on the same matrices."""
+    both = [speedups(df[df["label"].isin(warm["label"])], LADDER, BELL) for df in (cold, warm)]
+    here, there = (df.groupby("variant", sort=False)["speedup"].agg(records.geomean) for df in both)
+    table = pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)}).loc[here.index]
+    return table.reset_index(names="variant").assign(kernel=_named)
+
+
+@given
+def gate_as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
+    """Return latencies of the layer (ms) by both protocols, and stated, where the source's protocol was measured."""
+    at, who = ["n", "density"], {KEPT: "kernel", TORCH: "dense"}
+    found = {
+        f"{name}_{how}": by(df, variant, key=at) / 1e3
+        for variant, name in who.items()
+        for how, df in (("cold", cold), ("warm", warm))
+    }
+    said = where(stated, quantity="latency")
+    found |= {f"{name}_stated": by(said, variant, "low", at) for variant, name in who.items()}
+    return pd.DataFrame(found).dropna().sort_index(ascending=[True, False]).reset_index()
 
 
 @given
@@ -362,6 +401,18 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     table = parts["speedup"].agg(mean=records.geomean, least="min", most="max", at="idxmin")
     table = table.assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}")).reset_index()
     return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
+
+
+def peers(found: pd.DataFrame) -> pd.DataFrame:
+    """Return what WCSR is over each of other people's kernels at each N: geometric mean, least, most, and their errors.
+
+    Apart for matrices of a million non-zeros and more.
+    """
+    names = {of: source for source, of in OF_TABLE1.items()} | {"cusparse_csr": "cuSPARSE CSR, in FP32"}
+    size = np.where(found["nnz"] >= MILLION, "a million and more", "fewer")
+    table = found.assign(size=size, library=found["library"].replace(names)).groupby(["size", "library", "n"])
+    means = table["speedup"].agg(matrices="size", mean=records.geomean, least="min", most="max")
+    return means.assign(error=table["error"].max()).reset_index()
 
 
 # ---------------------------------------------------------------- choices, errors, costs

@@ -60,7 +60,9 @@ def test_no_measured_number_is_typed_in_a_reason():
         assert not TYPED.search(said) and (said != claim.reason or not said), claim.id
 
 
-@pytest.mark.parametrize("speedup,pair", [(None, (NOT_REPRODUCED, REPRODUCED)), (1.3, (REPRODUCED, NOT_REPRODUCED))])
+@pytest.mark.parametrize(
+    "speedup,pair", [(None, (measures.NOT_CARRIED, REPRODUCED)), (1.3, (REPRODUCED, measures.NOT_CARRIED))]
+)
 def test_the_ledger_follows_the_records(tmp_path, speedup, pair):
     """The abstract and section V disagree about who is faster; the records decide."""
     ids = ["abstract-speedup", "summary-cusparse-faster", "wide-speedup"]
@@ -165,7 +167,7 @@ def two_runs(tmp_path) -> Path:
             REPRODUCED,
             r" 21 points.*wide alone: warp_per_row 1–2× over any_n \(not reproduced\); square alone: .* 4×",
         ),
-        ("", NOT_REPRODUCED, "^((?!alone).)*$"),
+        ("", measures.NOT_CARRIED, "^((?!alone).)*$"),
         # The largest n, which one run lacks, is that of the other.
         ("repeats = true\nat = { n = 32768 }", REPRODUCED, "square alone: not measured"),
     ],
@@ -359,9 +361,65 @@ def rows(text: str) -> dict[str, BeautifulSoup]:
 
 def test_totals_tell_apart_what_the_sources_own_data_decide(df):
     own, counted = df[df["own"].astype(bool)], judge.counts(df)
-    assert sum(counted.values()) == (df["aside"] == "").sum() and counted[judge.OWN_DATA] == len(own)
+    of = judge.facts(df)
+    assert sum(counted.values()) == (~of["apart"].isin([judge.EXTENSIONS, judge.STAND_INS])).sum()
+    assert counted[judge.OWN_DATA] == (of["apart"] == judge.OWN_DATA).sum()
     assert judge.OWN_DATA in judge.totals(df) and judge.OWN_DATA not in judge.totals(df.drop(own.index))
     assert judge.totals(df) in judge.markdown(df, GPU).splitlines()[0]
+
+
+def verdicts(*rows: tuple[str, str, str]) -> pd.DataFrame:
+    """A ledger of (fact, verdict, why it is apart) each."""
+    kinds = {"extension": judge.EXTENSIONS, "own": judge.OWN_DATA, "rebuilt": judge.REBUILT}
+    made = [
+        {"id": f"c{i}", "room": "r", "source": "s", "fact": fact, "verdict": verdict}
+        | {"aside": "stand-in: x" if why == judge.STAND_INS else ""}
+        | {key: why == kind for key, kind in kinds.items()}
+        for i, (fact, verdict, why) in enumerate(rows)
+    ]
+    return pd.DataFrame(made)
+
+
+LEDGER = (
+    ("a", REPRODUCED, ""),
+    ("a", NOT_REPRODUCED, ""),  # two readings that differ
+    ("b", PARTLY, ""),
+    ("b", PARTLY, ""),
+    ("b", REPRODUCED, judge.OWN_DATA),
+    ("c", REPRODUCED, ""),
+    ("c", NOT_MEASURED, ""),  # says nothing beside one that is decided
+    ("d", REPRODUCED, judge.EXTENSIONS),
+    ("e", NOT_REPRODUCED, judge.STAND_INS),
+    ("f", REPRODUCED, judge.REBUILT),
+)
+
+
+def test_readings_of_one_fact_count_once_and_what_is_apart_is_taken_out():
+    df = verdicts(*LEDGER)
+    assert judge.counts(df) == {REPRODUCED: 1, PARTLY: 2, judge.REBUILT: 1, judge.OWN_DATA: 1}
+    told = judge.reconciled(df).set_index("what")
+    assert told.loc["rows of the ledger"].tolist() == [len(LEDGER), 7]
+    apart = told.loc[[f"of these {why}" for why in judge.APART]].sum()
+    assert (told.loc["rows of the ledger"] - apart).tolist() == told.loc["the tally"].tolist() == [6, 3]
+    assert told.loc[[v for v in measures.VERDICTS if v in told.index]].sum().tolist() == [6, 3]
+
+
+@pytest.mark.parametrize("df", ["nvidia-h200", "nvidia-h100-80gb-hbm3", "each"])
+def test_every_total_is_that_of_the_reconciliation(gpus, df):
+    df = judge.deciding(gpus) if df == "each" else gpus[df]
+    told, of = judge.reconciled(df).set_index("what"), judge.counts(df)
+    assert {v: n for v, n in told["facts"].items() if v in of} == {v: n for v, n in of.items() if v in told.index and n}
+    apart = [f"of these {why}" for why in judge.APART]
+    assert (told.loc["rows of the ledger"] - told.loc["the tally"]).tolist() == told.reindex(apart).sum().tolist()
+    assert told.loc["the tally", "facts"] == sum(of.get(v, 0) for v in measures.VERDICTS)
+
+
+def test_a_gpu_of_the_sources_own_kind_decides(gpus):
+    every = judge.deciding({gpu: gpus[gpu] for gpu in ("nvidia-h200", "nvidia-h100-80gb-hbm3")})
+    for system, own in every.groupby("room", sort=False):
+        by = "nvidia-h100-80gb-hbm3" if system == "async_sparse" else "nvidia-h200"
+        pd.testing.assert_frame_equal(own, gpus[by][gpus[by]["room"] == system], check_dtype=False)
+    assert judge.decider({"nvidia-h200": gpus["nvidia-h200"]}, "async_sparse") == "nvidia-h200"
 
 
 def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
@@ -378,7 +436,9 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
         assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == (
             bool(row["reason"]) and row["verdict"] not in measures.OPEN
         )
-        assert bool(cell.find("small")) == bool(row["aside"]) and own.find("a", href=f"#claim-{row['id']}")
+        said = "".join(small.text for small in cell.find_all("small"))
+        assert (row["aside"] in said) and ("on our rebuilding" in said) == row["rebuilt"]
+        assert ("not counted" in said) == bool(row["aside"]) and own.find("a", href=f"#claim-{row['id']}")
         assert durations.said(row["minutes"]) in own.find("th").text
     assert set(re.findall('href="#claim-([^"]*)"', text)) <= set(df["id"])
 

@@ -1,6 +1,6 @@
 """The log of rules: every rule that a claim has had, and what each says of today's records.
 
-A rule that changes after its value is known may have changed for it. So each stands in rules.csv, beside this module,
+A rule that changes after its value is known may have changed for it. So each stands in rules.csv, beside the records,
 one line a rule, those of a claim in the order of time: the date, the commit that brought it or on which it was
 written, the claim, its verdict on today's records by the rule before and by this one, the SHA-256 of the rule, and the
 rule itself with all its numbers, so that it can be judged again. A test refuses a claim whose rule has no line;
@@ -17,7 +17,6 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from artifact.measure import device, records
 from artifact.verdicts import judge, load, measures
 from artifact.verdicts.load import Claim
 
-FILE = Path(__file__).with_suffix(".csv")
+FILE = paths.RECORDED / "rules.csv"
 COLUMNS = ("date", "commit", "claim", "before", "verdict", "sha256", "rule")
 NOT_COMPARABLE = "not comparable"
 WAYS = ("up", "down", "same", "neither")  #: in which a verdict moves

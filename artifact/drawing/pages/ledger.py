@@ -230,12 +230,11 @@ def kinds_of_claims() -> pd.DataFrame:
     return df.assign(**written, name="`" + df["name"] + "`").fillna("")
 
 
-def changed(log: pd.DataFrame) -> Markup:
-    """Return the changes of rules that moved a verdict, newest first, folded."""
+def changed(log: pd.DataFrame) -> pd.DataFrame:
+    """Return the changes of rules that moved a verdict, newest first."""
     df = history.changes(log).query("way in ('up', 'down')").iloc[::-1]
-    df = df.assign(claim=df["claim"].map(lambda i: text.part("claim", i)))
-    columns = ["date", "commit", "claim", "before", "verdict", "old", "rule"]
-    return text.part("fold", f"{len(df)} changes that moved a verdict", df[columns].to_html(index=False, escape=False))
+    code = {name: "`" + df[name] + "`" for name in ("old", "rule")}
+    return df.assign(claim=df["claim"].map(lambda i: text.part("claim", i)), **code)
 
 
 def rules(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame:

@@ -435,7 +435,7 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
         assert all("".join(said.split()) in seen for said in (row["measured"], row["why"])), row["id"]
         assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == (
             bool(row["reason"]) and row["verdict"] not in measures.OPEN
-        )
+        ) + bool(row["sure"])
         said = "".join(small.text for small in cell.find_all("small"))
         assert (row["aside"] in said) and ("on our rebuilding" in said) == row["rebuilt"]
         assert ("not counted" in said) == bool(row["aside"]) and own.find("a", href=f"#claim-{row['id']}")

@@ -88,7 +88,7 @@ def test_a_library_that_refuses_a_shape_has_no_row_there(post, tmp_path):
     refuses = Mock(side_effect=lambda problem: require(problem.m != 512, "out of resources"))
     binds = dict.fromkeys(experiments.CONTENDERS["fp8"], lambda problem: None) | {"cusparselt": refuses}
 
-    def point(experiment, shapes, here):
+    def point(experiment, shapes, here, timer):
         assert not [prepare for prepare in here.values() if prepare(*shapes)]
 
     records.write(tmp_path / "fp8.csv", post["fp8"])

@@ -373,8 +373,9 @@ def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFram
 
 def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict[str, pd.Series]:
     """Return a column of records, by variant, indexed by experiment and point."""
-    table = df[["variant", *INDEX]].assign(value=df[column] if isinstance(column, str) else column)
-    return {n: table[table["variant"] == n].set_index(INDEX)["value"] for n in names}
+    values = (df[column] if isinstance(column, str) else column).set_axis(pd.MultiIndex.from_frame(df[INDEX]))
+    variant = df["variant"].to_numpy()
+    return {n: values[variant == n].rename("value") for n in names}
 
 
 def denser(s: pd.Series, than: float) -> pd.Series:

@@ -298,7 +298,7 @@ def test_check(tmp_path, capsys, monkeypatch):
     assert "more is '1', but the records give 'missing'" in check(code=1)
     path = folder / "casper_sparse" / "wide.csv"
     path.write_text(path.read_text().replace("warp_per_row", "other", 1))
-    assert f"{path}: row " in check(code=1)
+    assert f"{path}: {'row ' * (paths.ROOT / '.git').exists()}" in check(code=1)  # Git has it as it was
     assert "no records" in refused(capsys, "check", "--records", str(tmp_path / "none"))
 
 

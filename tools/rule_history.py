@@ -76,7 +76,7 @@ def ruled(table: dict[str, Any], path: Path) -> str:
     claim = KNOWN.get(table["id"]) or next(iter(KNOWN.values()))
     try:
         if isinstance(said, dict):
-            numbers, _ = load._published(said, path.parent / "published", table["id"])
+            numbers, _ = load.quoted(said, path.parent / "published", table["id"])
         rule = load._rule(table, experiments, numbers, claim.room, table["id"], 1.0)
     except (KeyError, ValueError, OSError):
         return json.dumps({k: table[k] for k in KEPT if k in table} | {"published": numbers}, sort_keys=True)

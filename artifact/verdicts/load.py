@@ -234,7 +234,7 @@ def anchors(system: str) -> list[Anchor]:
         for table in data.get("anchor", ()):
             name, folder = f"{path}: the anchor {table.get('where', '?')!r}", path.parent / registry.PUBLISHED
             given = registry.checked(ANCHOR, table, name)
-            stated = {key: _published(given[key], folder, name) for key in ("absolute", "ratio") if key in given}
+            stated = {key: quoted(given[key], folder, name) for key in ("absolute", "ratio") if key in given}
             ends = {key: (min(of.values()), max(of.values())) for key, (of, _) in stated.items()}
             kept = {key: given[key] for key in ("where", "of", "over", "at")}
             unit = stated["absolute"][1].rpartition(" ")[2] if "absolute" in stated else ""
@@ -272,7 +272,7 @@ def _claim(
     table, experiments = registry.checked(TABLE, table, name), tuple(table.get("experiment", ()))
     _refuse(name, [f"asks for the experiment {e!r}; known: {', '.join(typed)}" for e in experiments if e not in typed])
     said, of_source = table["published"], isinstance(table["published"], Mapping)
-    numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
+    numbers, said = quoted(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
     rule = _rule(table, experiments, numbers, system.room, name, scale)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
     programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [
@@ -356,7 +356,7 @@ def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
     return [numbers[end] if said == SAID else said for end, said in named]
 
 
-def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[dict[str, float], str]:
+def quoted(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[dict[str, float], str]:
     """Return low and high of {figure, quantity} from the published numbers, and the same as text.
 
     Other keys are columns of that file, with a value or a list of values; rows that they leave must

@@ -74,7 +74,7 @@ def page(system: str, root: Path = paths.RECORDED) -> str:
         "choices": [{key: text.rendered(said, known) for key, said in c.items()} for c in made.get("choice", ())],
         "protocol": judge.table(rows.reset_index()),
         "anchors": registry.toml(claims).get("anchor", ()) if claims.is_file() else (),
-        "stated": lambda numbers: load._published(numbers, claims.parent / registry.PUBLISHED, str(claims))[1],
+        "stated": lambda numbers: load.quoted(numbers, claims.parent / registry.PUBLISHED, str(claims))[1],
         "replies": made.get("reply", ()),
         "system": vars(registry.find()[system]),
     }

@@ -508,6 +508,7 @@ def tasks() -> Facts:
         "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
         "in_blocks.best.matrix": best["matrix"],
         "in_blocks.best.n": best["n"],
+        **{"in_blocks.origin": apart.origin(scripts.EIGHT_TASKS), "tasks.origin": apart.origin(scripts.TASKS)},
         "tasks": {"kib": WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
         "tasks.mean": records.geomean(df["gain"]),
         **{f"tasks.{end}": df.loc[at, ["gain", "matrix"]] for end, at in ends.items()},
@@ -535,6 +536,7 @@ def proposals() -> Facts:
         "plans.paid": {"all": np.ceil(df["count"].median()), **np.ceil(paid["count"].median())},
         "plans.needed_us": GOAL["paid"] * middle["saved_us"] + middle["plan_us"] - middle["cost_us"],
         "plans.parts": parts.set_index("what")["value"],
+        "model.origin": apart.origin(scripts.CANDIDATES),
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {

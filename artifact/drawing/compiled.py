@@ -33,12 +33,11 @@ def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.D
     `registers` and, of Hopper's machine code, the other columns of a compile report.
     """
     df = report.drop_duplicates([by, "target"])
-    used = registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()])
     return (
         df[df["target"] == HOPPER]
         .set_index(by)
         .drop(columns="registers")
-        .join(used)
+        .join(registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()]))
         .loc[list(dict.fromkeys(shown))]
         .reset_index()
     )

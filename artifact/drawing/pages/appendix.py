@@ -68,8 +68,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     systems, example, offered = registry.find(), a.known[0], {}
     for s in front.systems(a.origin.folder).itertuples():
         own = [k for k in importlib.import_module(f"kernels.{s.room}").VARIANTS.values() if k.entries]
-        said = {key: getattr(s, key) for key in ("name", "format", "precision", "state")}
-        offered[s.room] = said | {
+        offered[s.room] = {key: getattr(s, key) for key in ("name", "format", "precision", "state")} | {
             "kernels": len(own),
             "everywhere": sum(kernel.targets == jit.TARGETS for kernel in own),
         }
@@ -142,7 +141,6 @@ def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
     memory = min(records.read_machine(folder / system).get("memory_bytes", 0) for system in records.systems(folder))
     given = judge.counts(a.judged[gpu])
     took = first.groupby("room")["minutes"].sum().sort_values(ascending=False)
-    every = pd.concat(list(a.first.values()))[EXPERIMENT].drop_duplicates()
     return {
         "short": a.short[gpu],
         "memory_gb": memory / 1e9,
@@ -152,7 +150,7 @@ def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
         "not_carried": given.get(measures.NOT_CARRIED, 0),
         "experiments": len(first),
         "rows": first["rows"].sum(),
-        "missing": len(every) - len(first),
+        "missing": len(pd.concat(list(a.first.values()))[EXPERIMENT].drop_duplicates()) - len(first),
         "once": first["minutes"].sum(),
         "twice": spent["minutes"].sum() - first["minutes"].sum(),
         "longest": took.max(),

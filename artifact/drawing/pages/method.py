@@ -51,12 +51,11 @@ def constants(*modules: ModuleType) -> pd.DataFrame:
     Constant (several below one comment), value, meaning. Numbers only.
     """
     rows = []
-    explained = [
+    for module, said, below in [
         (m, *x)
         for m in modules or (timing, bench)
         for x in CONSTANTS.findall(Path(str(m.__file__)).read_text(encoding="utf-8"))
-    ]
-    for module, said, below in explained:
+    ]:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
         values = [f"{v / 2**20:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]

@@ -162,8 +162,9 @@ CALLED = {variant: name(variant) for variant in NAMES}
 def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
     """Return variant, POINT and the speedup over a baseline, of those that were measured beside it, in their order."""
     at = list(records.POINT)
-    ours = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
-    both = ours.merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
+    both = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)]).merge(
+        where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base")
+    )
     return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
 
 

@@ -500,8 +500,9 @@ def tasks() -> Facts:
     heavy = df["loaded"] >= middle
     counted = apart.read(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
     ms, (many, one) = counted["ms"], scripts.COUNTED_TASKS
-    gb = (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})
-    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(gb[["many_gb", "one_gb"]])
+    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(
+        (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})[["many_gb", "one_gb"]]
+    )
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
         "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},

@@ -155,8 +155,9 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
 @given
 def by_size(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup of each step over cuSPARSE Blocked-ELL by classes of non-zeros of a matrix, and the stated."""
-    found = sized(df, LADDER, BELL)
-    table = found.pivot_table("speedup", "variant", "size", records.geomean, observed=True, sort=False)
+    table = sized(df, LADDER, BELL).pivot_table(
+        "speedup", "variant", "size", records.geomean, observed=True, sort=False
+    )
     table.columns = [f"{size} non-zeros" for size in table]
     return table.assign(stated=experiments.over_bell(table2)).reset_index().assign(kernel=_named)
 
@@ -658,11 +659,10 @@ def thread_block() -> Drawn:
     a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
     ring, twice = 2.35 + 0.82 * np.arange(experiments.STAGES), np.array([0.2, 1.8])
     texts = [f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread" for i in (1, 2)]
-    producing = f"warpgroup 0\nproducer: one thread\n{producer} registers a thread"
     return sketch.picture(
         (-0.05, 8.0),
         (3.5, -0.1),
-        (sketch.box, 0, 0.9, producing, CLAIM, 1.75, 1.3),
+        (sketch.box, 0, 0.9, f"warpgroup 0\nproducer: one thread\n{producer} registers a thread", CLAIM, 1.75, 1.3),
         (sketch.box, 5.0, twice, texts, PUBLISHED, 1.6, 1.1),
         (sketch.box, 7.1, twice, "C\n64 × 256", BEST, 0.85, 1.1),
         (sketch.box, ring, 0.2, a, RUNGS[3], 0.72, 0.7),

@@ -91,12 +91,11 @@ def real(study: Study) -> pd.DataFrame | None:
     if (df := study.read("real")) is None:
         return None
     df = where(records.best_of(df), label=listed.index)
-    speedups = {v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")}
     return (
         df.drop_duplicates("label")
         .set_index("label")[["m", "nnz"]]
         .join(listed["domain"])
-        .assign(**speedups)
+        .assign(**{v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")})
         .rename_axis("matrix")
         .reset_index()
     )
@@ -242,14 +241,13 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     Every row of B that a gather reads, and every operand once.
     """
     gather, once = "every read of the gather", "A, B and C once"
-    rates = pd.concat(
-        everything[["variant"]].assign(
-            group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
-        )
-        for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
-    )
     return _ranges(
-        rates,
+        pd.concat(
+            everything[["variant"]].assign(
+                group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
+            )
+            for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
+        ),
         [
             (what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3)
             for what, memory in ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
@@ -351,7 +349,6 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
     ours = {base: ratio(once, PUBLISHED, base, [*records.POINT]) for base in (BEST, "cusparse_default")}
     over = {sweep: v for sweep, v in ratio(df, PUBLISHED, BEST, POINT).groupby("experiment", sort=False)}
     by_n, rows = over["wide"].groupby("n").agg(records.geomean), where(df, variant=PUBLISHED)
-    drawn = (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False)
     gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
@@ -365,7 +362,7 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
             for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
         },
         **{name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()},
-        "drawn": drawn.max(),
+        "drawn": (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False).max(),
     }
 
 

@@ -170,9 +170,8 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
         (sketch.put, middles, high + 0.8, captions, {"va": "top"}),
         (sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}),
     ]
-    fig = sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks)
     row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
-    return fig, pd.DataFrame(
+    return sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks), pd.DataFrame(
         {"lane": range(len(row)), "row": row * thread[0], "column": column * thread[1]}
         | {"height": thread[0], "width": thread[1]}
     )

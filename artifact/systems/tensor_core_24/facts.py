@@ -170,7 +170,6 @@ def climbed(post: Chapter) -> Facts:
     came, waves = gains.mean()[predicted.index], tiles / sms
     near, nothing = (came.index[(came / expected - 1).abs() < 0.05] for expected in (predicted, 1))
     last, three = waves["wgmma_last_wave"], configs["wgmma_pieces"]
-    half_empty = np.ceil(last[(last % 1 > 0) & (last % 1 <= 0.5)])[-1:]
     return {
         "climbed": {"sizes": listed(gains.index)},
         "predicted": {"count": len(predicted), "near": len(near), "rungs": listed(f"`{v}`" for v in near)}
@@ -194,7 +193,7 @@ def climbed(post: Chapter) -> Facts:
         },
         "last_wave": {
             name: value
-            for at, count in half_empty.items()
+            for at, count in np.ceil(last[(last % 1 > 0) & (last % 1 <= 0.5)])[-1:].items()
             for name, value in (("size", at), ("before", int(count)), ("after", int(count) - 0.5))
         },
     }
@@ -243,8 +242,7 @@ def _step(c: family.Wgmma) -> dict[str, float]:
     """
     rows = c.groups * c.blocks  # of 64, each multiplied by the same B
     read, math = rows * family.K * c.n * 2, 2 * c.m * c.n * family.K / PER_CLOCK
-    sizes = {"m": c.m, "n": c.n, "k": family.K, "rows_of_64": rows, "l2": (c.m * 72 + c.n * 128) / (c.m * c.n)}
-    return sizes | {
+    return {"m": c.m, "n": c.n, "k": family.K, "rows_of_64": rows, "l2": (c.m * 72 + c.n * 128) / (c.m * c.n)} | {
         "math": math,
         "b_kib": read / 1024,
         "b_clocks": read / experiments.BYTES_PER_CLOCK,

@@ -513,8 +513,9 @@ def conversions(run: Run) -> pd.DataFrame | None:
 
 
 def _write(run: Run, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    text = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-    records.write_text(run.folder / "traces" / f"{name}.csv", text)
+    records.write_text(
+        run.folder / "traces" / f"{name}.csv", pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    )
 
 
 def _conversion(name: str, folder: Path, dtype: str = "bfloat16") -> dict[str, Any] | None:

@@ -430,8 +430,10 @@ def schedule(rung: str) -> tuple[tuple[int, int], int]:
 def last_steps(rung: str, blocks: int) -> dict[str, int]:
     """Return how many steps a product of 4096³ takes with a rung's tiles, in waves and as stream-K deals them out."""
     tiles, steps = schedule(rung)
-    evened = max(int(end) for parts in launching.parts(*tiles, steps, blocks) for _, _, end, _ in parts)
-    return {"waves": ceil(prod(tiles) / blocks) * steps, "stream-K": evened}
+    return {
+        "waves": ceil(prod(tiles) / blocks) * steps,
+        "stream-K": max(int(end) for parts in launching.parts(*tiles, steps, blocks) for _, _, end, _ in parts),
+    }
 
 
 def by_eq3(spmm: Spmm) -> dict[tuple[str, float], float]:

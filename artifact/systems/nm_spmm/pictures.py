@@ -114,8 +114,9 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
             (sketch.put, [0, depth], y + 2.6, ["row 0", f"row {depth - 1}"], sketch.FAINT | {"ha": ["left", "right"]}),
         ]
         data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
-    limits, height = ((-10.5, depth + 0.3), (tall - 0.6, -0.2)), 0.2 + 0.19 * tall
-    return sketch.picture(*limits, *marks, height=height), pd.concat(data, ignore_index=True)
+    return sketch.picture((-10.5, depth + 0.3), (tall - 0.6, -0.2), *marks, height=0.2 + 0.19 * tall), pd.concat(
+        data, ignore_index=True
+    )
 
 
 # ---------------------------------------------------------------- Fig. 3: blocks, warps and threads

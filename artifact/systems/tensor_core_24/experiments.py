@@ -330,10 +330,10 @@ def blocks(machine: Machine, variant: str = "mma_sp") -> dict[str, int]:
 
     Registers, 256 a thread, and shared memory.
     """
-    shared = family.STUDIES.get(variant, family.PUBLISHED).shared_bytes + RESERVED
     return {
         "registers": machine["registers_per_sm"] // (256 * family.PUBLISHED.threads),
-        "shared": machine["shared_bytes_per_sm"] // shared,
+        "shared": machine["shared_bytes_per_sm"]
+        // (family.STUDIES.get(variant, family.PUBLISHED).shared_bytes + RESERVED),
     }
 
 

@@ -294,5 +294,6 @@ def _beside(a: Appendix, measured: external.Others) -> str:
     own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
-    told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + text.listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + text.listed(
+        [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
+    )

@@ -84,10 +84,11 @@ def real(study: Study) -> pd.DataFrame | None:
     """
     run, listed = study.run, matrices.listed().set_index("name").head({"kick": 3}.get(study.run.preset, 1000))
     if run.mode == "measure" and (folder := matrices.folder()):
-        problems = [
-            system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index
-        ]
-        run.measure("real", problems, run.variants() | run.baselines())
+        run.measure(
+            "real",
+            [system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index],
+            run.variants() | run.baselines(),
+        )
     if (df := study.read("real")) is None:
         return None
     df = where(records.best_of(df), label=listed.index)
@@ -121,8 +122,9 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     """Return what preparing costs, and after how many multiplications it is worth it against the library."""
-    library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
-    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(library, on=POINT)
+    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(
+        where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library"), on=POINT
+    )
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
     groups = df.assign(
         even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
@@ -196,9 +198,9 @@ def traffic(counters: Counters) -> pd.DataFrame:
         .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
         .sort_values("memory", kind="stable")
     )
-    square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
     return df.assign(
-        tbps=df["bytes"] / df["time_ns"] / 1e3, group=np.select([square, tall], ["square", "tall"], "wide")
+        tbps=df["bytes"] / df["time_ns"] / 1e3,
+        group=np.select([(df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]], ["square", "tall"], "wide"),
     )
 
 

@@ -469,8 +469,9 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     values["metric"] = values["metric"].str.rpartition(".")[0].map(stems)
     exact = where(values, quantity="value").query("low == high")
-    base = where(exact, variant=LETTER[0]).drop_duplicates(NUMBER)
-    pairs = where(exact, variant=LETTER[1:]).merge(base, on=["metric", "source", "size"], suffixes=("", "_base"))
+    pairs = where(exact, variant=LETTER[1:]).merge(
+        where(exact, variant=LETTER[0]).drop_duplicates(NUMBER), on=["metric", "source", "size"], suffixes=("", "_base")
+    )
     over = pairs["low"] / pairs["low_base"]
     data = pd.concat([values, pairs.assign(quantity="ratio", low=over, high=over)])[[*NUMBER, "low", "high"]]
     data = data.dropna(subset=["low", "high"], how="all").dropna(subset=NUMBER).drop_duplicates(NUMBER)

@@ -222,8 +222,9 @@ def measure(
     """
     shapes = system.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
-    taken = {v: every[v] for v in names if takes(run.machine, v, *shapes)}
-    return run.measure(experiment, problems(run, shapes), taken, timer)
+    return run.measure(
+        experiment, problems(run, shapes), {v: every[v] for v in names if takes(run.machine, v, *shapes)}, timer
+    )
 
 
 def problems(run: Run, shapes: Iterable[Mapping[str, Any]]) -> list[Problem]:

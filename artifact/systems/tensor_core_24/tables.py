@@ -124,10 +124,10 @@ def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
     step: in words, decode has as many sequences as tokens.
     """
     df = apart.read(path)
-    dense = df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"]
     said = {"prefill": "prefill, {:,} tokens", "decode": "decode, {:,} sequence{}"}
     return df.assign(
-        speedup=dense / df["ms"], step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()]
+        speedup=df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"] / df["ms"],
+        step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()],
     )
 
 
@@ -208,8 +208,7 @@ def ladder(post: Chapter) -> pd.DataFrame:
     rows = rates[["mma_sp", *post.rungs.index, "auto"]].melt(ignore_index=False, value_name="tflops")
     gain = gains.melt(ignore_index=False, value_name="gain").set_index("variant", append=True)["gain"] - 1
     df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
-    share = post.post("speedup_cusparselt") * rates["cusparselt"]
-    said = df["size"].map(share).where(df["variant"] == "mma_sp")
+    said = df["size"].map(post.post("speedup_cusparselt") * rates["cusparselt"]).where(df["variant"] == "mma_sp")
     df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
     return together(
         df,

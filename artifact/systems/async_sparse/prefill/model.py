@@ -142,8 +142,9 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
 
 def tokens(model, n: int, seed: int):
     """Return int64 (1, n), random, on the model's device."""
-    made = torch.Generator(model.device).manual_seed(seed)
-    return torch.randint(model.config.vocab_size, (1, n), device=model.device, generator=made)
+    return torch.randint(
+        model.config.vocab_size, (1, n), device=model.device, generator=torch.Generator(model.device).manual_seed(seed)
+    )
 
 
 def last_hidden(model, ids):

@@ -70,9 +70,8 @@ def _loop(operands: Operands) -> Callable[[], np.ndarray]:
     a = np.asfortranarray(formats.to_dense(operands.a))
     b = np.ascontiguousarray(formats.to_dense(operands.b))
     c = np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
-    run = library().cpu_loop
-    run.restype = None
-    run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t] * 3
+    of_pointers_and_sizes = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_size_t] * 3)
+    run = of_pointers_and_sizes(("cpu_loop", library()))
 
     def multiply() -> np.ndarray:
         run(a.ctypes.data, b.ctypes.data, c.ctypes.data, *c.shape, b.shape[0])

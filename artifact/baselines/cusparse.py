@@ -104,9 +104,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
         f"{longest} in {problem.k}: use another algorithm",
     )
 
-    def describe(data: int) -> int:
-        return cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), data)
-
+    describe = partial(cusparse.create_csr, a.m, a.k, a.nnz, *pointers(a))
     return ready(algorithm, describe, b, c, operands.c, problem, ms, nbytes, a, operands)
 
 
@@ -145,11 +143,8 @@ def prepare_blocks(format: str, problem: Problem, device) -> PreparedKernel:
         "with cusparse_bsr",
     )
     (columns, values), padding_ms = timed(lambda: blocked_ell(a))
-
-    def described(data: int) -> int:
-        arrays = columns.data.ptr, values.data.ptr, int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO)
-        return cusparse.create_blocked_ell(a.m, a.k, block, values.shape[1], *arrays, data)
-
+    arrays = columns.data.ptr, values.data.ptr, int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO)
+    described = partial(cusparse.create_blocked_ell, a.m, a.k, block, values.shape[1], *arrays)
     nbytes += columns.nbytes + values.nbytes
     return ready(format, described, whole.b, whole.c, output, problem, ms + padding_ms, nbytes, columns, values)
 
@@ -320,22 +315,14 @@ def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, 
 def padded(operands: Operands) -> tuple[Operands, Any]:
     """Operands whose sizes are multiples of the blocks, and C (m, n) as a view of their C.
 
-    Where m is none, C is new memory for whole blocks of rows. Where k is none, B is a copy with zeros
+    Where m is none, C is a longer one, for whole blocks of rows. Where k is none, B is a copy with zeros
     below; a program that multiplies once would pay for that in each multiplication. What is whole
     already is shared.
     """
-    a, b, c = operands.a, operands.b, operands.c
-    (b_row, b_col), n = a.block, c.shape[1]
+    a, (b_row, b_col) = operands.a, operands.a.block
     rows, columns = a.block_rows * b_row, a.block_columns * b_col
-    whole = Operands(replace(a, m=rows, k=columns), b, c)
-    if columns != a.k:
-        whole.b = _matrix(b, (columns, n), zeros=True)
-        array_of(whole.b)[: a.k] = array_of(b)
-    if rows == a.m:
-        return whole, c
-    whole.c = _matrix(c, (rows, n))
-    view = array_of(whole.c)[: a.m]
-    return whole, Half(c.dtype, view) if isinstance(c, Half) else view
+    whole = Operands(replace(a, m=rows, k=columns), _longer(operands.b, columns), _longer(operands.c, rows))
+    return whole, operands.c if rows == a.m else _with(whole.c, array_of(whole.c)[: a.m])
 
 
 def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
@@ -371,10 +358,16 @@ def _width(a: Bcsr) -> int:
     return int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
 
 
-def _matrix(like, shape: tuple[int, int], zeros: bool = False):
-    """Return a dense operand of another shape, in the order and dtype of one that is there."""
-    array = array_of(like)
-    xp = array_module(array)
+def _longer(dense, rows: int):
+    """Return a dense operand with rows of zeros below, in its order; itself where it has as many."""
+    array = array_of(dense)
+    if len(array) == rows:
+        return dense
     order = "C" if array.flags.c_contiguous else "F"
-    made = (xp.zeros_like if zeros else xp.empty_like)(array, order=order, shape=shape)
-    return Half(like.dtype, made) if isinstance(like, Half) else made
+    made = array_module(array).zeros_like(array, order=order, shape=(rows, array.shape[1]))
+    made[: len(array)] = array
+    return _with(dense, made)
+
+
+def _with(dense, array):
+    return replace(dense, bits=array) if isinstance(dense, Half) else array

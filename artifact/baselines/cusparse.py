@@ -39,8 +39,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from artifact.baselines._library import (
     ALPHA,
     BETA,
@@ -56,6 +54,7 @@ from artifact.baselines._library import (
     require_taken,
     sizes,
 )
+from kernels.autotune.probe import dtype_of
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, half
 from kernels.formats.bcsr import Bcsr
@@ -173,7 +172,7 @@ def ready(
     orders = ["row-major" if each.c_contiguous else "column-major" for each in flags]
     # A vector is both.
     alike = flags[0].c_contiguous if flags[1].c_contiguous else flags[0].f_contiguous
-    what = f"{sizes(problem)}, nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {number(c)}"
+    what = f"{sizes(problem)}, nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {dtype_of(c)}"
     with refusing(f"cuSPARSE refuses {words} at {what}", cusparse.cuSPARSEError) as stack:
         # Freed in reverse order: the handle last.
         handle = owned(stack, cusparse.destroy, cusparse.create())
@@ -228,15 +227,10 @@ def require_work(problem: Problem) -> None:
 def require_blocks(contender: str, problem: Problem, operands: Operands) -> None:
     """Raise ValueError unless A is BCSR, and B and C of its dtype and without gaps."""
     taken = isinstance(operands.a, Bcsr) and all(
-        number(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
+        dtype_of(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
         for x in (operands.b, operands.c)
     )
     require_taken(taken, contender, "a BCSR A with a B and a C of its dtype, without gaps,", problem)
-
-
-def number(x) -> str:
-    """Return the dtype of a dense operand: "bfloat16", "float16", "float32"."""
-    return x.dtype if isinstance(x, Half) else np.dtype(x.dtype).name
 
 
 def _first_way(prepare: Callable, ways: tuple[bool, ...]) -> bool:
@@ -268,7 +262,7 @@ def _prepare(
     stack: ExitStack,
 ) -> tuple[tuple, Any]:
     """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
-    data = data_type(number(c))
+    data = data_type(dtype_of(c))
 
     def dense(array) -> int:
         by_rows = array.flags.c_contiguous
@@ -304,7 +298,7 @@ def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, 
     operands, ms, nbytes = problem.device(), 0.0, 0
     b, c = operands.b, operands.c
     if isinstance(operands.a, Csr):
-        a, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=number(b)))
+        a, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=dtype_of(b)))
         operands, nbytes = Operands(a, b, c), a.nbytes
     require_blocks(name, problem, operands)
     (whole, output), padding_ms = timed(lambda: padded(operands))

@@ -98,9 +98,18 @@ def terms(s: Statistics, n: int) -> np.ndarray:
     """TERMS of a matrix and N, a vector."""
     work = s.nnz * n / 1e6
     named = [work / max(1, getattr(s, f"{kind}_{h}")) for kind in ("windows", "similar") for h in WINDOWS]
-    blocks = work / max(1 / 64, s.blocks_64 * 64)
-    longest = s.row_most / 100, s.row_most * n / 1e5
-    return np.array([1.0, work, (s.m + s.k) * n / 1e6, s.m * n / 1e6, *named, blocks, *longest])
+    return np.array(
+        [
+            1.0,
+            work,
+            (s.m + s.k) * n / 1e6,
+            s.m * n / 1e6,
+            *named,
+            work / max(1 / 64, s.blocks_64 * 64),
+            s.row_most / 100,
+            s.row_most * n / 1e5,
+        ]
+    )
 
 
 def features(s: Statistics, n: int) -> np.ndarray:
@@ -136,8 +145,7 @@ def fit(pool: Pool, without: str = "") -> Model:
     weights = np.full((len(variants), len(TERMS)), np.nan)
     for own, variant, of in zip(weights, variants, times.T, strict=True):
         # Only blocks read B by blocks, and they by nothing else.
-        blocks = pool.about.format(variant) == "blocks"
-        others = ("work", "windows", "similar", "longest") if blocks else ("blocks",)
+        others = ("work", "windows", "similar", "longest") if pool.about.format(variant) == "blocks" else ("blocks",)
         applies, there = [not term.startswith(others) for term in TERMS], ~np.isnan(of)
         if there.sum() >= LEAST_POINTS:
             # None negative, by least squares of relative errors.
@@ -169,15 +177,13 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
     expected = _logs(x @ model.weights.T) + near(model.off, CORRECTING)
     slower = expected if model.sums else near(model.slower, RANKING)
     slower = slower - np.nanmin(slower)
-    table = pd.DataFrame(
-        {
-            "variant": model.variants,
-            "expected_us": 2 ** (np.nanmin(expected) + slower),
-            "slower": 2**slower,
-            "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
-        }
-    )
-    table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
+    every = {
+        "variant": model.variants,
+        "expected_us": 2 ** (np.nanmin(expected) + slower),
+        "slower": 2**slower,
+        "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
+    }
+    table = pd.DataFrame(every).dropna().sort_values("expected_us", ignore_index=True, kind="stable")
     of_first = pd.Series(x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])]), [*TERMS])
     made_of = (of_first / of_first.sum())[of_first > 0].sort_values(ascending=False, kind="stable")
     return Guess(table, tuple(model.points[i] for i in nearest[:RANKING]), made_of.to_dict(), model.sums)
@@ -347,8 +353,10 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     system = importlib.import_module(f"kernels.{about.room}")
     asked = problem(about, a, answer.n, seed, answer.name)
     libraries = registry.contenders(getattr(system, "BASELINES", ()), opened)
-    names = answer.pool.df["variant"].unique()
-    makers = {name: libraries.get(name) or partial(system.prepare, name, device=opened) for name in names}
+    makers = {
+        name: libraries.get(name) or partial(system.prepare, name, device=opened)
+        for name in answer.pool.df["variant"].unique()
+    }
     found = run.willing(
         {name: partial(_installed, prepare) for name, prepare in makers.items()},
         lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),

@@ -72,7 +72,6 @@ from artifact.measure.device import first_line
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half, nm, two_four
-from kernels.formats.half import Half, array_of
 from kernels.gpu import succeeded
 from kernels.lazy import cupy, runtime
 
@@ -250,7 +249,7 @@ def prepare_tensor(name: str, problem: Problem, device) -> PreparedKernel:
     dtype = TENSOR[name]
     _require_matrices(name, problem)
     operands = problem.device()
-    a, c = (x.bits if isinstance(x, Half) and x.dtype == dtype else x for x in (operands.a, operands.c))
+    a, c = (x.bits if isinstance(x, half.Half) and x.dtype == dtype else x for x in (operands.a, operands.c))
     number = np.uint16 if dtype in half.DTYPES else np.float32
     by_columns = all(getattr(x, "dtype", None) == number and x.flags.f_contiguous for x in (a, c))
     takes = f"an N:M B with a column-major A and C in {dtype}"
@@ -268,7 +267,7 @@ def prepare_dense(name: str, problem: Problem, device) -> PreparedKernel:
     """
     operands = problem.device()
     require_blocks(name, problem, operands)
-    b, c = array_of(operands.b), array_of(operands.c)
+    b, c = half.array_of(operands.b), half.array_of(operands.c)
     dtype = operands.a.dtype.replace("float32", "tf32")
     _require_exact(name, dtype, {"A": operands.a.val, "B": b}, problem)
     orders = _orders(operands.a, "A", dtype)

@@ -20,7 +20,6 @@ from pydantic import with_config
 from artifact import registry
 from artifact.measure import records
 from artifact.recommend import statistics
-from artifact.recommend.statistics import Statistics
 
 Precision = Literal["FP32", "TF32", "BF16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -88,7 +87,7 @@ class Pool:
 
     about: Real
     df: pd.DataFrame  #: rows of a record whose matrices have statistics
-    matrices: Mapping[str, Statistics]
+    matrices: Mapping[str, statistics.Statistics]
 
     @functools.cached_property
     def advisable(self) -> list[str]:

@@ -189,12 +189,10 @@ def dense_us(rates: pd.DataFrame, precision: str, m: int, n: int, k: int, copy_g
     that precision was measured.
     """
     known = rates[rates["precision"] == precision]
-    if known.empty:
-        return float("nan")
     away = np.abs(np.log2(known[["m", "n", "k"]].to_numpy(float) / (m, n, k))).sum(axis=1)
-    rate = np.median(known["tflops"].to_numpy()[np.argsort(away, kind="stable")[:NEAREST]])
-    moved = BYTES[precision] * (m * k + k * n + m * n)
-    return float(max(2.0 * m * n * k / rate / 1e6, moved / copy_gbps / 1e3))
+    rate = known["tflops"].iloc[np.argsort(away, kind="stable")[:NEAREST]].median()
+    moved = BYTES.get(precision, np.nan) * (m * k + k * n + m * n)
+    return float(np.maximum(2.0 * m * n * k / rate / 1e6, moved / copy_gbps / 1e3))
 
 
 def crossings(df: pd.DataFrame) -> pd.DataFrame:

@@ -27,7 +27,6 @@ from artifact import paths, registry
 from artifact.measure import device, records
 from kernels import jit
 from kernels.contract import require
-from kernels.lazy import core, driver
 
 #: An empty kernel, launched before each contender.
 MARKER = "contender_marker"
@@ -365,12 +364,15 @@ def main(task: Mapping[str, Any]) -> None:
     "room.part" for a part of one. Contenders are prepared outside the profiled range. Inside it an empty kernel is
     launched before each of them, so that all kernels up to the next marker are that contender's.
     """
+    from cuda.bindings import driver
+    from cuda.core import LaunchConfig, Program, ProgramOptions, launch
+
     opened = device.require().open()
     system = importlib.import_module(f"kernels.{task['room']}")
     others = registry.contenders(system.BASELINES, opened)
-    options = core.ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
-    code = core.Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
-    marker, config = code.get_kernel(MARKER), core.LaunchConfig(grid=1, block=1)
+    options = ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
+    code = Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
+    marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
 
     stream = opened.create_stream()
     for shape in task["shapes"]:
@@ -382,7 +384,7 @@ def main(task: Mapping[str, Any]) -> None:
         opened.sync()
         driver.cuProfilerStart()
         for bound in bounds:
-            core.launch(stream, config, marker)
+            launch(stream, config, marker)
             bound.launch(stream)
             stream.sync()
         driver.cuProfilerStop()

@@ -239,7 +239,7 @@ def _logs(sums: np.ndarray) -> np.ndarray:
 
 def _mean(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """Weighted mean of the rows, of what is not NaN; NaN where all is."""
-    return np.ma.average(np.ma.masked_invalid(values), axis=0, weights=weights).filled(np.nan)
+    return np.ma.filled(np.ma.average(np.ma.masked_invalid(values), axis=0, weights=weights), np.nan)
 
 
 # ---------------------------------------------------------------- the advice for a matrix

@@ -46,7 +46,7 @@ TWO = re.compile(r"\b(both GPUs|two (kinds of )?GPUs|two machines|the other GPU'
 
 
 @pytest.fixture
-def every(tmp_path, monkeypatch):
+def every(tmp_path, monkeypatch, shipped):
     """Folder of made-up records of the GPUs that are shipped, and of one that nobody has, a quarter slower."""
     root = tmp_path / "records"
     for name, scale in (dict.fromkeys(SHIPPED, 1.0) | {NAME: 1.25}).items():
@@ -56,7 +56,7 @@ def every(tmp_path, monkeypatch):
             name,
             device.slug(name),
         )
-    monkeypatch.setattr(paths, "RECORDED", root)
+    shipped(root)
     monkeypatch.setattr(provenance.sides, "__defaults__", (root,))
     mine = [claim for claim in load.claims() if claim.room == SYSTEM]
     monkeypatch.setattr(load, "claims", lambda *_: mine)

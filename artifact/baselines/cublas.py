@@ -167,20 +167,13 @@ def _allocation(handle: int, ours: Operands) -> tuple:
 
     So the product is still that of the operands that stay, and the fresh memory only costs time.
     """
-    multiply, sizes = (
-        multiplication(handle, ours.a, ours.b, ours.c),
-        [array.nbytes for array in (ours.a, ours.b, ours.c)],
-    )
+    multiply, sizes = multiplication(handle, ours.a, ours.b, ours.c), [x.nbytes for x in (ours.a, ours.b, ours.c)]
 
     def call(stream: int) -> None:
-        fresh: list[int] = []
-        try:
+        with ExitStack() as fresh:
             for size in sizes:
-                fresh.append(_ask("cudaMalloc", size))
+                fresh.callback(_ask, "cudaFree", _ask("cudaMalloc", size))
             multiply(stream)
-        finally:
-            for pointer in fresh:
-                _ask("cudaFree", pointer)
 
     return call, ours.c
 
@@ -190,12 +183,10 @@ def _handle(handle: int, ours: Operands) -> tuple:
     arguments = gemm_arguments(ours.a, ours.b, ours.c)
 
     def call(stream: int) -> None:
-        fresh = cublas.create()
-        try:
+        with ExitStack() as stack:
+            fresh = owned(stack, cublas.destroy, cublas.create())
             cublas.set_stream(fresh, stream)
             cublas.gemm_ex(fresh, *arguments)
-        finally:
-            cublas.destroy(fresh)
 
     return call, ours.c
 
@@ -426,11 +417,7 @@ def _by_rows(matrix) -> bool:
 
 def _describe(matrices: tuple, dtype: str, stack: ExitStack) -> tuple[int, list[int]]:
     """Return the operation's descriptor and the layouts of A, B and C."""
-    layouts = [_layout(dtype, matrix.shape, stack, _by_rows(matrix)) for matrix in matrices]
-    for made, matrix in zip(layouts, matrices, strict=True):
-        order = np.int32(cublasLt.Order.ROW if _by_rows(matrix) else cublasLt.Order.COL)
-        put(cublasLt.matrix_layout_set_attribute, cublasLt.MatrixLayoutAttribute, made, ORDER=order)
-    return _description(_COMPUTE[dtype], stack), layouts
+    return _description(_COMPUTE[dtype], stack), [_layout(dtype, x.shape, stack, _by_rows(x)) for x in matrices]
 
 
 def _description(compute: str, stack: ExitStack) -> int:
@@ -439,8 +426,11 @@ def _description(compute: str, stack: ExitStack) -> int:
 
 
 def _layout(dtype: str, shape: tuple[int, int], stack: ExitStack, by_rows: bool = False) -> int:
-    made = cublasLt.matrix_layout_create(data_type(dtype), *shape, shape[by_rows])
-    return owned(stack, cublasLt.matrix_layout_destroy, made)
+    made, order = cublasLt.matrix_layout_create(data_type(dtype), *shape, shape[by_rows]), cublasLt.Order
+    owned(stack, cublasLt.matrix_layout_destroy, made)
+    number = np.int32(order.ROW if by_rows else order.COL)
+    put(cublasLt.matrix_layout_set_attribute, cublasLt.MatrixLayoutAttribute, made, ORDER=number)
+    return made
 
 
 def _candidate(handle: int, operation: int, layouts, matrices, algorithm, words: str) -> PreparedKernel:

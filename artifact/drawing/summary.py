@@ -183,6 +183,8 @@ VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: (system, GPU) -> verdict or OWN -> number of claims.
 Counts = Mapping[tuple[str, str], Mapping[str, int]]
+Decide = Mapping[str, str]  #: system -> the GPU that decides its claims
+NOBODY: Decide = {}
 #: Inches of a row: what the source states, the marks of each GPU, the gap to the next row; a line of words.
 STATED, STEP, GAP, LINE = 0.13, 0.175, 0.08, 0.17
 #: A figure for a page, or for a narrow one, where the verdicts lie below the races and not beside them. width: inches;
@@ -193,17 +195,19 @@ Layout = namedtuple("Layout", "width letters around legend columns bar lines")
 WIDE, NARROW = Layout(style.WIDTH, 200, 1.0, 0.4, 4, 1.5, 1), Layout(4.1, 54, 1.3, 0.75, 2, 3.2, 3)
 
 
-def drawn(df: pd.DataFrame, verdicts: Counts | None = None) -> tuple | None:
+def drawn(df: pd.DataFrame, verdicts: Counts | None = None, decide: Decide = NOBODY) -> tuple | None:
     """Draw `figure` for a page, return the data behind it, and `figure` for a narrow page; None for no rows."""
-    return None if df.empty else (*figure(df, verdicts), figure(df, verdicts, NARROW)[0])
+    return None if df.empty else (*figure(df, verdicts, WIDE, decide), figure(df, verdicts, NARROW, decide)[0])
 
 
-def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WIDE) -> tuple[Any, pd.DataFrame]:
+def figure(
+    df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WIDE, decide: Decide = NOBODY
+) -> tuple[Any, pd.DataFrame]:
     """Draw a row for each race of `table`.
 
     Speedups over the vendor's fastest on a log axis, the first GPU's in filled marks, below them those of the others,
-    smaller and hollow. verdicts: a bar for each system and GPU, beside the system's first row. (fig, data), with a
-    column for each verdict.
+    smaller and hollow. verdicts: a bar for each system and GPU, beside the system's first row; the name of the GPU that
+    decides is bold. (fig, data), with a column for each verdict and whether the GPU decides.
     """
     gpus = list(dict.fromkeys([*(gpu for _, gpu in verdicts or ()), *df["gpu"]]))
     marks, words, narrow = STEP * len(gpus), layout.lines * LINE + STATED, layout is NARROW
@@ -232,9 +236,10 @@ def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WI
     handles = _race(axes.flat[0], rows, gpus)
     _words(axes.flat[0], rows, gpus, layout)
     if verdicts:
-        _bars(axes.flat[1], rows.drop_duplicates("room"), gpus, verdicts, layout)
+        _bars(axes.flat[1], rows.drop_duplicates("room"), gpus, verdicts, layout, decide)
         counts = [verdicts.get(key, {}) for key in zip(df["room"], df["gpu"], strict=True)]
         df = df.assign(**{verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS})
+        df = df.assign(decides=df["gpu"] == df["room"].map(decide))
     plot.legend(fig, handles, columns=layout.columns)
     return fig, df
 
@@ -311,9 +316,11 @@ def _race(ax: Any, rows: pd.DataFrame, gpus: Sequence[str]) -> dict[str, object]
     return handles
 
 
-def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts, layout: Layout) -> None:
+def _bars(
+    ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts, layout: Layout, decide: Decide
+) -> None:
     """Draw shares of the verdicts, their numbers written into the larger parts, and what the colours mean."""
-    short, ticks, narrow = records.short_gpus(gpus), {}, layout is NARROW
+    short, ticks, bold, narrow = records.short_gpus(gpus), {}, [], layout is NARROW
     ink = {"color": style.INK, "fontsize": 8, "weight": "bold", "ha": "center", "va": "center"}
     for i, row in enumerate(systems.itertuples()):
         begin = (LINE + STEP * len(gpus) + GAP) * i + LINE if narrow else row.begin
@@ -323,6 +330,7 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
             counts = pd.Series(verdicts[row.room, gpu]).reindex(list(VERDICTS)).dropna()
             at, shares = begin + STEP * (gpus.index(gpu) + 0.5), counts / counts.sum()
             ticks[at] = short[gpu] if len(gpus) > 1 else ""
+            bold += [at] * (decide.get(row.room) == gpu)
             for verdict, share, end in zip(counts.index, shares, shares.cumsum(), strict=True):
                 sign, how = VERDICTS[verdict]
                 ax.barh(at, share, STEP * 0.82, left=end - share, **how)
@@ -330,6 +338,8 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
                     ax.text(end - share / 2, at, f"{sign}\u2009{counts[verdict]:g}", **ink)
     ax.set(xlim=(0, 1), xticks=[], xlabel="verdicts on its claims")
     ax.set_yticks(list(ticks), list(ticks.values()))
+    for at, label in zip(ticks, ax.get_yticklabels(), strict=True):
+        label.set_weight("bold" if at in bold else "normal")
     ax.spines["bottom"].set_visible(False)
     seen = [v for v in VERDICTS if any(of.get(v) for of in verdicts.values())]
     ax.get_figure().legend(
@@ -346,12 +356,15 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
 # ---------------------------------------------------------------- in words
 
 
-def told(df: pd.DataFrame) -> dict[str, str]:
+def told(df: pd.DataFrame, decide: Decide = NOBODY) -> dict[str, str]:
     """Return alternative text and caption of `figure`.
 
     What it shows; and how it is read, and which race is not in the experiment that was asked for, in three lines.
     """
     gpus, made = records.short_gpus(df["gpu"]), text.page("races")
     known = {"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")}
+    names = df.drop_duplicates("room").set_index("room")["system"]
+    by = {name: gpus[decide[room]] for room, name in names.items() if decide.get(room) in gpus}
+    known["deciders"] = text.listed(f"{name} by the {gpu}" for name, gpu in by.items())
     made.add(facts.flat(known | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
     return {block: made(block) for block in ("alt", "caption")}

@@ -5,7 +5,6 @@
 The book is built from that file; the matrices are needed to make it, and not afterwards.
 """
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -107,8 +106,9 @@ def write(system: str) -> Path:
         a = matrices.load(name, where)
         found += [{"name": name, "order": order} | vars(of(ordered(a, order))) for order in (GIVEN, RCM)]
         print(name, flush=True)
-    df = pd.DataFrame(found, columns=list(COLUMNS))
-    df = df.apply(lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c)
+    df = pd.DataFrame(found, columns=list(COLUMNS)).apply(
+        lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c
+    )
     head = (
         f"# Statistics of the system's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.recommend.statistics --room {system}\n"
@@ -124,7 +124,3 @@ def write(system: str) -> Path:
 def main(options: command.Options) -> None:
     """Write a system's statistics."""
     print(write(options.room))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

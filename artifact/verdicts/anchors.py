@@ -5,8 +5,9 @@ none, the ratio to a library that both measured. Our rebuilding decides claims t
 anchor of its system; else the verdict is "on our rebuilding", and stands apart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from artifact.measure import records
 from artifact.verdicts.evidence import Evidence, NotMeasured
@@ -21,31 +22,50 @@ class Anchor:
     """A point at which a source states how fast its kernel is: an `[[anchor]]` of claims.toml."""
 
     where: str  #: section, figure or table of the source
-    experiment: tuple[str, ...]
+    experiment: Sequence[str]
     of: str  #: contender
     over: str  #: the library
     at: Mapping[str, object]
-    absolute: tuple[float, float] | None  #: least and most that is stated
     unit: str
-    ratio: tuple[float, float] | None  #: of the speedup over the library
+    absolute: tuple[float, float] | None = None  #: least and most that is stated
+    ratio: tuple[float, float] | None = None  #: of the speedup over the library
+
+
+class Held(NamedTuple):
+    """What a source states at an anchor, from least to most, and what was measured there, all in a unit."""
+
+    low: float
+    high: float
+    here: float
+    unit: str  #: behind the number: "×", " ms"
+
+    @property
+    def ratio(self) -> float:
+        """What was measured over what is stated, the end of it that is nearer; 1 between the ends."""
+        return self.here / min(max(self.here, self.low), self.high)
+
+    @property
+    def met(self) -> bool:
+        """Whether the two agree."""
+        return 1 / FACTOR <= self.ratio <= FACTOR
 
 
 def met(anchors: Iterable[Anchor], e: Evidence, own: bool) -> bool:
     """Tell whether there are anchors and each is met. own: the records are of the source's own kind of GPU."""
-    found = [_met(anchor, e.only(anchor.at), own) for anchor in anchors]
-    return bool(found) and all(found)
+    found = [held(anchor, e, own) for anchor in anchors]
+    return bool(found) and all(of is not None and of.met for of in found)
 
 
-def _met(anchor: Anchor, e: Evidence, own: bool) -> bool:
-    stated, per = anchor.ratio, 1.0
+def held(anchor: Anchor, e: Evidence, own: bool) -> Held | None:
+    """Return what is stated at an anchor beside what was measured; None where either is missing. own: as `met`."""
+    stated, unit, per, e = anchor.ratio, "×", 1.0, e.only(anchor.at)
     try:
         if own and anchor.absolute:
-            stated, (column, per) = anchor.absolute, UNITS[anchor.unit]
+            stated, unit, (column, per) = anchor.absolute, f" {anchor.unit}", UNITS[anchor.unit]
             df = e.frame(anchor.experiment, anchor.of)
             values = df.loc[df["variant"] == anchor.of, column]
         else:
             values = e.ratio(anchor.experiment, anchor.of, anchor.over)
     except NotMeasured:
-        return False
-    low, high = (end * per for end in stated or (0.0, 0.0))
-    return low / FACTOR <= records.geomean(values) <= high * FACTOR
+        return None
+    return Held(*stated, records.geomean(values) / per, unit) if stated else None

@@ -96,19 +96,18 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     @cache
     def faithful(system: str) -> bool:
         """Whether what is rebuilt of a system is as fast as the source's at every anchor."""
-        own = any(same_gpu(said, folder.name, {}) for said in registry.find()[system].gpus)
-        return anchors.met(load.anchors(system), of(system), own)
+        return anchors.met(load.anchors(system), of(system), of_kind(system, folder.name))
 
     for claim in claims:
-        came, e = outcome(claim.id), inputs(claim, of(claim.room))[0]
-        plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}
+        came = outcome(claim.id)
+        plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}.get(came.verdict)
         verdict = carried(claim, came.verdict, folder.name)
         sure = drawn.get((claim.id, verdict), {"probability": np.nan})
         more = {
             "verdict": verdict,
             "probability": sure["probability"],
             "sure": "" if np.isnan(sure["probability"]) else measures.say("sure", sure),
-            "reason": plain[came.verdict] if came.verdict in plain else filled(claim, e, came, outcome),
+            "reason": filled(claim, inputs(claim, of(claim.room))[0], came, outcome) if plain is None else plain,
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
             "rebuilt": _gated(claim, came) and not faithful(claim.room),
@@ -185,8 +184,7 @@ def decider(judged: Mapping[str, pd.DataFrame], system: str) -> str:
 
     Else the first of all. judged: as `everywhere`.
     """
-    known = registry.find().get(system)
-    own = [gpu for gpu in judged if known and any(same_gpu(said, gpu, {}) for said in known.gpus)]
+    own = [gpu for gpu in judged if of_kind(system, gpu)]
     given = {gpu: judged[gpu].loc[judged[gpu]["room"] == system, "verdict"] for gpu in own}
     measured = [gpu for gpu in own if (given[gpu] != NOT_MEASURED).any()]
     return next(iter([*measured, *judged]))
@@ -199,6 +197,12 @@ def deciding(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(
         [of[row.room].loc[row.id] for row in every.itertuples()], columns=every.columns, index=every.index
     )
+
+
+def of_kind(system: str, gpu: str) -> bool:
+    """Tell whether a GPU is of a kind that the source of a system measured on, which another memory makes another."""
+    known = registry.find().get(system)
+    return known is not None and any(same_gpu(said, gpu, {}) for said in known.gpus)
 
 
 def same_gpu(said: str, measured: str, chips: Mapping[str, str] = CHIPS) -> bool:

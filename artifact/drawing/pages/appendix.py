@@ -93,12 +93,10 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
         {
             "systems": offered,
             "claims": {
-                "of_sources": sum(not claim.aside for claim in a.known),
-                "facts": len({(claim.room, claim.fact) for claim in a.known if not claim.aside}),
                 "untested": len(load.untested()),
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
-                "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),
             },
+            "tally": judge.reconciled(judge.deciding(a.judged)).set_index("what")[:"the tally"] if a.judged else {},
             "sources": {
                 "gpus": ", ".join(theirs),
                 "sections": sum(len(system.sections) for system in systems.values()),

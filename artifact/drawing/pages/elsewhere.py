@@ -13,7 +13,7 @@ from artifact.book import charts, text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance, style
 from artifact.measure import records
-from artifact.verdicts import compare, measures
+from artifact.verdicts import compare, judge, measures
 from kernels import jit
 from kernels.library import routes
 
@@ -94,10 +94,10 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
 
     What the two sides are called, how many points and verdicts they have in common.
     """
-    df, sides, n = marks(c), dict(zip(compare.SIDES, titles(c), strict=True)), compare.counted(c.verdicts)
+    df, sides = marks(c), dict(zip(compare.SIDES, titles(c), strict=True))
+    n, counted = compare.counted(c.verdicts), compare.counted(judge.counted(c.verdicts))
     speeds = df.groupby("room", sort=False)["faster"].agg(median="median", low="min", high="max")
     gain, near = df["gain"].dropna(), compare.SPEEDUP_TOLERANCE
-    changed, ours = ~c.verdicts["agrees"], c.verdicts["aside"] != ""
     missing = c.verdicts[list(sides)].isin(measures.OPEN)
     alone = {sides["fresh"]: missing["shipped"], sides["shipped"]: missing["fresh"]}
     return flat(
@@ -112,13 +112,13 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
             "gains": {"count": len(gain), "near": int((np.abs(gain - 1) <= near).sum()), "tolerance": near},
             "ceilings": {called: c.ceilings[name] for name, called in LINES.items() if name in c.ceilings},
             "rows": len(c.verdicts),
-            "extensions": {"count": int(ours.sum()), "changed": int((changed & ours).sum())},
+            "counted": {"count": counted["own"], "changed": counted["own"] - counted["kept"]},
             "own": {"count": n["own"], "kept": n["kept"], "share": n["kept"] / max(1, n["own"])},
             "no_gpu": n["no_gpu"],
             "two_kinds": text.part("links", n["two_kinds"], LEDGER) if n["two_kinds"] else "",
             "neither": int(missing.all(axis=1).sum()),
             "alone": {gpu: int((lacks & ~missing.all(axis=1)).sum()) for gpu, lacks in alone.items()},
-            "changed": int(changed.sum()),
+            "changed": int((~c.verdicts["agrees"]).sum()),
         }
     )
 

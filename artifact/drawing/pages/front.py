@@ -97,7 +97,8 @@ def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tupl
         for gpu, of in judged.items()
         for system, own in of.groupby("room", sort=False)
     }
-    return summary.drawn(df, counts), summary.told(df)
+    decide = {system: judge.decider(judged, system) for system in df["room"]}
+    return summary.drawn(df, counts, decide), summary.told(df, decide)
 
 
 def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:

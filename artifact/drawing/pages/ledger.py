@@ -46,7 +46,7 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     of_kind = {
         system.name: judge.decider(judged, system.room)
         for system in registry.find().values()
-        if any(judge.same_gpu(said, gpu, {}) for said in system.gpus for gpu in judged)
+        if any(judge.of_kind(system.room, gpu) for gpu in judged)
     }
     yield from flat(
         {

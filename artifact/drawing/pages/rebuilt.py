@@ -10,6 +10,7 @@ the rows that count. Its replies.toml has a
 such page, one without a protocol no row among the others'.
 """
 
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from artifact.book import facts, text
 from artifact.drawing import provenance
 from artifact.drawing.pages import method
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load
+from artifact.verdicts import anchors, evidence, judge, load
 
 CHOICE = registry.keys(dict.fromkeys(("name", "where", "open", "here", "why", "otherwise"), str), {})
 REPLY = registry.keys(dict.fromkeys(("claim", "by", "text"), str) | {"date": date}, {})
@@ -58,7 +59,6 @@ def of(system: str) -> dict[str, Any]:
 def page(system: str, root: Path = paths.RECORDED) -> str:
     """Return the Markdown of a system's page, with numbers of the home GPU's records in `root`."""
     made, gpu, name = of(system), root / paths.HOME, registry.find()[system].name
-    claims = registry.FOLDER / system / registry.CLAIMS
     e, shipped = evidence.Evidence(gpu, system), gpu / system / facts.FILE
     known: dict[str, Any] = {
         **dict(facts.read(shipped) if shipped.is_file() else ()),
@@ -73,12 +73,24 @@ def page(system: str, root: Path = paths.RECORDED) -> str:
         "prose": text.rendered((registry.FOLDER / system / "rebuilt.md").read_text(encoding="utf-8"), known),
         "choices": [{key: text.rendered(said, known) for key, said in c.items()} for c in made.get("choice", ())],
         "protocol": judge.table(rows.reset_index()),
-        "anchors": registry.toml(claims).get("anchor", ()) if claims.is_file() else (),
-        "stated": lambda numbers: load.quoted(numbers, claims.parent / registry.PUBLISHED, str(claims))[1],
+        "fidelity": fidelity(system, root),
+        "stated": evidence.stated,
+        "near": anchors.FACTOR - 1,
         "replies": made.get("reply", ()),
         "system": vars(registry.find()[system]),
     }
     return text.page("rebuilt")("page", known.items())
+
+
+def fidelity(system: str, root: Path = paths.RECORDED) -> Iterator[tuple[anchors.Anchor, anchors.Held | None, str]]:
+    """Yield each anchor of a system, what came of it, and the GPU that decides the system's claims, by whose records."""
+    named = load.anchors(system)
+    folders = provenance.folders(root / paths.HOME, root) if named else {}
+    judged = judge.everywhere([claim for claim in load.claims() if claim.room == system], folders)
+    for anchor in named:
+        gpu = judge.decider(judged, system)
+        e = evidence.Evidence(folders[gpu], system)
+        yield anchor, anchors.held(anchor, e, judge.of_kind(system, gpu)), gpu
 
 
 def protocols(root: Path = paths.RECORDED) -> pd.DataFrame:

@@ -49,6 +49,7 @@ from artifact.systems.async_sparse.experiments import (
     means,
     over,
     side,
+    sized,
     speedups,
     told,
     value,
@@ -220,8 +221,6 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
     shares = {"here": experiments.shares(over_bell), "stated": experiments.shares(experiments.over_bell(table2))}
     here, hows = shares["here"], ("difference", "factor")
-    special = ratio(df, "opt3", "opt2", ["label", "nnz"]).reset_index("nnz", name="ratio")
-    sizes = pd.cut(special["nnz"], [0, 1e5, 1e6, np.inf], right=False, labels=["few", "some", "many"])
     return {
         "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
         "real.nnz": one["nnz"].agg(low="min", high="max"),
@@ -231,7 +230,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "share": {how: here[f"by {how}"] for how in hows},
         "share.three": {who: steps["by difference"].reindex(THREE).sum() for who, steps in shares.items()},
         "share.largest": {how: told(v) for how in hows for v in here[f"by {how}"].nlargest(1).index},
-        "special": special.groupby(sizes, observed=True)["ratio"].agg(records.geomean),
+        "special": sized(df, ["opt3"], "opt2").groupby("size", observed=True)["speedup"].agg(records.geomean),
         "branch": branches,
         "branches.best": branches.max(),
         "launched": where(df, variant="opt7")["label"].nunique(),
@@ -509,6 +508,7 @@ def tasks() -> Facts:
         "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
         "in_blocks.best.matrix": best["matrix"],
         "in_blocks.best.n": best["n"],
+        **{"in_blocks.origin": apart.origin(scripts.EIGHT_TASKS), "tasks.origin": apart.origin(scripts.TASKS)},
         "tasks": {"kib": WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
         "tasks.mean": records.geomean(df["gain"]),
         **{f"tasks.{end}": df.loc[at, ["gain", "matrix"]] for end, at in ends.items()},
@@ -536,6 +536,7 @@ def proposals() -> Facts:
         "plans.paid": {"all": np.ceil(df["count"].median()), **np.ceil(paid["count"].median())},
         "plans.needed_us": GOAL["paid"] * middle["saved_us"] + middle["plan_us"] - middle["cost_us"],
         "plans.parts": parts.set_index("what")["value"],
+        "model.origin": apart.origin(scripts.CANDIDATES),
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {

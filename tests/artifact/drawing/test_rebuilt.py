@@ -5,7 +5,9 @@ import yaml
 
 from artifact import paths, registry
 from artifact.book import text
+from artifact.drawing import provenance
 from artifact.drawing.pages import ledger, rebuilt
+from artifact.measure import records
 from artifact.verdicts import judge, load
 
 SYSTEM = "casper_sparse"
@@ -46,6 +48,15 @@ def test_a_page_has_open_choices_each_in_the_source_and_every_number_that_it_nam
         names = [name.partition("`")[0] for name in " ".join(choice.values()).split("`")[1::2]]
         files = [name for name in names if name.endswith((".cu", ".cuh", ".py", ".c")) and "/" in name]
         assert all((paths.ROOT / "kernels" / name.removeprefix("kernels/")).is_file() for name in files), files
+
+
+@pytest.mark.parametrize("system", rebuilt.pages())
+def test_fidelity_is_shown_by_the_records_that_decide_and_is_what_holds_claims_back(system):
+    folders = {gpu: paths.RECORDED / gpu for gpu in (paths.HOME, *records.list_gpus(paths.RECORDED))}
+    judged = judge.everywhere(load.claims(), {provenance.name(folder): folder for folder in folders.values()})
+    shown, decided = list(rebuilt.fidelity(system)), judge.deciding(judged).query("room == @system")
+    assert shown and {gpu for *_, gpu in shown} == {judge.decider(judged, system)}
+    assert decided["rebuilt"].any() == (not all(of and of.met for _, of, _ in shown))
 
 
 def test_a_system_without_them_has_no_page_and_no_row(replied):

@@ -127,7 +127,7 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         theirs=len(theirs),
         consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
         aside=len(aside),
-        decider={row["room"]: judge.decider(judged, row["room"]) for row in rows},
+        decider={system: judge.decider(judged, system) for system in {row["room"] for row in rows}},
         script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,
     )

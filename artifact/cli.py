@@ -261,7 +261,7 @@ def _check(options: Options) -> int:
     if not said:  # of other records, other facts and verdicts follow
         for system, gpu in facts.having_facts(root):
             said += facts.differences(root / gpu / system / facts.FILE, facts.to_csv(facts.of(system, gpu, root)))
-        judged = {gpu: judge.judge(load.claims(), root / gpu) for gpu in records.list_gpus(root)}
+        judged = judge.everywhere(load.claims(), {gpu: root / gpu for gpu in records.list_gpus(root)})
         said += facts.differences(root / judge.SHIPPED, judge.to_csv(judged))
         for gpu, df in judged.items():
             stale = sorted(judge.drawings(root / gpu).keys() - set(zip(df["id"], df["verdict"], strict=True)))

@@ -49,7 +49,8 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
     """Make a function of the parsed options the `main` of `python -m MODULE`.
 
     That takes a list of words, by default those of the process, and returns the exit code: the function's, or 2 where
-    it raises OSError or ValueError, whose sentence is said.
+    it raises OSError or ValueError, whose sentence is said. Where Python runs the module itself, this runs it and ends
+    the process: the function stands last in its module.
     """
 
     def made(work: Callable[[Options], int | None]) -> Callable[..., int]:
@@ -60,6 +61,8 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
             except (OSError, ValueError) as error:
                 return failed(error)
 
+        if work.__module__ == "__main__":
+            sys.exit(main())
         return main
 
     return made

@@ -13,7 +13,6 @@ not, whose checksum is printed too.
 import gzip
 import hashlib
 import io
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -100,7 +99,3 @@ def main(options: command.Options) -> None:
     """Make the release and say what it is."""
     for what, said in release(options.book, options.target).items():
         print(f"{what:<11} {said}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

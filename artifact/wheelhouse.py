@@ -178,9 +178,5 @@ def _requirements(wheel: Path, environment: dict[str, Any]) -> list[Requirement]
 )
 def main(o: command.Options) -> None:
     """Fill a folder with wheels."""
-    fetch(o.folder, o.python, o.glibc, o.extras, o.has)
-
-
-if __name__ == "__main__":
     command.as_interrupt()
-    sys.exit(main())
+    fetch(o.folder, o.python, o.glibc, o.extras, o.has)

@@ -16,7 +16,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from scipy.sparse import csr_array
 from artifact import paths
 from artifact.baselines import _library
 from kernels import formats
-from kernels.contract import Operands, Problem
+from kernels.contract import Operands, Problem, timed, unrehearsed
 
 SOURCE = Path(__file__).with_name("cpu_loop.c")
 #: No -ffast-math: it would let the compiler reorder the sum. No -march: the report had none.
@@ -52,17 +51,11 @@ def prepare(name: str, problem: Problem, device=None) -> PreparedKernel:
     if name == "cpu_loop":
         library()  # compiling it is no preprocessing of operands
     operands = problem.host()
-    began = time.perf_counter()
-    multiply = _PREPARE[name](operands)
-    prepare_ms = (time.perf_counter() - began) * 1e3
+    with unrehearsed():
+        multiply, prepare_ms = timed(lambda: _PREPARE[name](operands))
     output = np.full((problem.m, problem.n), np.nan, np.float32)
     # No memory of a device is taken, and `bench.time` would see nothing of it.
     return PreparedKernel(name, prepare_ms, 0, lambda _: multiply(), output, needs_host_clock=True)
-
-
-def available() -> tuple[str, ...]:
-    """Return the contenders that can run here: without "cpu_loop" where there is no C compiler."""
-    return tuple(name for name in _PREPARE if name != "cpu_loop" or compiler() is not None)
 
 
 def _loop(operands: Operands) -> Callable[[], np.ndarray]:
@@ -70,9 +63,8 @@ def _loop(operands: Operands) -> Callable[[], np.ndarray]:
     a = np.asfortranarray(formats.to_dense(operands.a))
     b = np.ascontiguousarray(formats.to_dense(operands.b))
     c = np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
-    run = library().cpu_loop
-    run.restype = None
-    run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t] * 3
+    of_pointers_and_sizes = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_size_t] * 3)
+    run = of_pointers_and_sizes(("cpu_loop", library()))
 
     def multiply() -> np.ndarray:
         run(a.ctypes.data, b.ctypes.data, c.ctypes.data, *c.shape, b.shape[0])
@@ -102,7 +94,7 @@ def _blas(operands: Operands) -> Callable[[], np.ndarray]:
 
 
 _PREPARE = {"cpu_loop": _loop, "cpu_scipy": _scipy, "cpu_blas": _blas}
-contenders = _library.offers(prepare, {name: (name,) for name in _PREPARE})  #: those that can run: `available`
+contenders = _library.offers(prepare, {name: (name,) for name in _PREPARE})
 
 
 @functools.cache

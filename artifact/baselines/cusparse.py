@@ -39,8 +39,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from artifact.baselines._library import (
     ALPHA,
     BETA,
@@ -56,9 +54,9 @@ from artifact.baselines._library import (
     require_taken,
     sizes,
 )
+from kernels.autotune.probe import dtype_of
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, half
-from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
 from kernels.formats.nm import Nm, per_column_index
@@ -88,7 +86,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
         require_column_major("cuSPARSE", problem, operands)
         a, ms = timed(lambda: transposed_csr(operands.b))
         b, c, nbytes = operands.a.T, operands.c.T, a.nbytes
-    elif isinstance(a, Bcsr):
+    elif isinstance(a, bcsr.Bcsr):
         require_blocks("cuSPARSE", problem, operands)
         a, ms = timed(lambda: csr_of_blocks(operands.a))
         nbytes = a.nbytes
@@ -104,13 +102,11 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
         f"{longest} in {problem.k}: use another algorithm",
     )
 
-    def describe(data: int) -> int:
-        return cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), data)
-
+    describe = partial(cusparse.create_csr, a.m, a.k, a.nnz, *pointers(a))
     return ready(algorithm, describe, b, c, operands.c, problem, ms, nbytes, a, operands)
 
 
-def pointers(a: Csr | Bcsr) -> tuple[int, ...]:
+def pointers(a: Csr | bcsr.Bcsr) -> tuple[int, ...]:
     """Return the addresses of what a matrix holds, and that both arrays of indices are int32, from zero."""
     index = int(cusparse.IndexType.INDEX_32I)
     return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr, index, index, int(cusparse.IndexBase.ZERO)
@@ -145,11 +141,8 @@ def prepare_blocks(format: str, problem: Problem, device) -> PreparedKernel:
         "with cusparse_bsr",
     )
     (columns, values), padding_ms = timed(lambda: blocked_ell(a))
-
-    def described(data: int) -> int:
-        arrays = columns.data.ptr, values.data.ptr, int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO)
-        return cusparse.create_blocked_ell(a.m, a.k, block, values.shape[1], *arrays, data)
-
+    arrays = columns.data.ptr, values.data.ptr, int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO)
+    described = partial(cusparse.create_blocked_ell, a.m, a.k, block, values.shape[1], *arrays)
     nbytes += columns.nbytes + values.nbytes
     return ready(format, described, whole.b, whole.c, output, problem, ms + padding_ms, nbytes, columns, values)
 
@@ -178,7 +171,7 @@ def ready(
     orders = ["row-major" if each.c_contiguous else "column-major" for each in flags]
     # A vector is both.
     alike = flags[0].c_contiguous if flags[1].c_contiguous else flags[0].f_contiguous
-    what = f"{sizes(problem)}, nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {number(c)}"
+    what = f"{sizes(problem)}, nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {dtype_of(c)}"
     with refusing(f"cuSPARSE refuses {words} at {what}", cusparse.cuSPARSEError) as stack:
         # Freed in reverse order: the handle last.
         handle = owned(stack, cusparse.destroy, cusparse.create())
@@ -212,7 +205,7 @@ def transposed_csr(b: Nm) -> Csr:
     return Csr(b.n, b.k, xp.arange(b.n + 1, dtype=xp.int32) * xp.int32(real), col_idx, val)
 
 
-def csr_of_blocks(a: Bcsr) -> Csr:
+def csr_of_blocks(a: bcsr.Bcsr) -> Csr:
     """Return A (m, k) as CSR without the zeros of its blocks, on the side where it lives.
 
     `val` is as in the blocks: float32, or the bit patterns of 16-bit floats (uint16).
@@ -232,16 +225,11 @@ def require_work(problem: Problem) -> None:
 
 def require_blocks(contender: str, problem: Problem, operands: Operands) -> None:
     """Raise ValueError unless A is BCSR, and B and C of its dtype and without gaps."""
-    taken = isinstance(operands.a, Bcsr) and all(
-        number(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
+    taken = isinstance(operands.a, bcsr.Bcsr) and all(
+        dtype_of(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
         for x in (operands.b, operands.c)
     )
     require_taken(taken, contender, "a BCSR A with a B and a C of its dtype, without gaps,", problem)
-
-
-def number(x) -> str:
-    """Return the dtype of a dense operand: "bfloat16", "float16", "float32"."""
-    return x.dtype if isinstance(x, Half) else np.dtype(x.dtype).name
 
 
 def _first_way(prepare: Callable, ways: tuple[bool, ...]) -> bool:
@@ -273,7 +261,7 @@ def _prepare(
     stack: ExitStack,
 ) -> tuple[tuple, Any]:
     """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
-    data = data_type(number(c))
+    data = data_type(dtype_of(c))
 
     def dense(array) -> int:
         by_rows = array.flags.c_contiguous
@@ -309,7 +297,7 @@ def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, 
     operands, ms, nbytes = problem.device(), 0.0, 0
     b, c = operands.b, operands.c
     if isinstance(operands.a, Csr):
-        a, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=number(b)))
+        a, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=dtype_of(b)))
         operands, nbytes = Operands(a, b, c), a.nbytes
     require_blocks(name, problem, operands)
     (whole, output), padding_ms = timed(lambda: padded(operands))
@@ -320,25 +308,17 @@ def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, 
 def padded(operands: Operands) -> tuple[Operands, Any]:
     """Operands whose sizes are multiples of the blocks, and C (m, n) as a view of their C.
 
-    Where m is none, C is new memory for whole blocks of rows. Where k is none, B is a copy with zeros
+    Where m is none, C is a longer one, for whole blocks of rows. Where k is none, B is a copy with zeros
     below; a program that multiplies once would pay for that in each multiplication. What is whole
     already is shared.
     """
-    a, b, c = operands.a, operands.b, operands.c
-    (b_row, b_col), n = a.block, c.shape[1]
+    a, (b_row, b_col) = operands.a, operands.a.block
     rows, columns = a.block_rows * b_row, a.block_columns * b_col
-    whole = Operands(replace(a, m=rows, k=columns), b, c)
-    if columns != a.k:
-        whole.b = _matrix(b, (columns, n), zeros=True)
-        array_of(whole.b)[: a.k] = array_of(b)
-    if rows == a.m:
-        return whole, c
-    whole.c = _matrix(c, (rows, n))
-    view = array_of(whole.c)[: a.m]
-    return whole, Half(c.dtype, view) if isinstance(c, Half) else view
+    whole = Operands(replace(a, m=rows, k=columns), _longer(operands.b, columns), _longer(operands.c, rows))
+    return whole, operands.c if rows == a.m else _with(whole.c, array_of(whole.c)[: a.m])
 
 
-def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
+def blocked_ell(a: bcsr.Bcsr) -> tuple[Any, Any]:
     """(columns, values) of A in Blocked-ELL, on the side where it lives; blocks are square.
 
     columns: int32 (rows of blocks, width), -1 where a row has no more blocks, width being the blocks
@@ -354,7 +334,7 @@ def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
     return columns, values.reshape(a.block_rows * block, width * block)
 
 
-def ell_bytes(a: Bcsr) -> int:
+def ell_bytes(a: bcsr.Bcsr) -> int:
     """Bytes of both arrays of `blocked_ell`."""
     b_row, b_col = a.block
     return a.block_rows * _width(a) * (b_row * b_col * a.val.dtype.itemsize + 4)
@@ -366,15 +346,21 @@ def free_bytes() -> int:
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
-def _width(a: Bcsr) -> int:
+def _width(a: bcsr.Bcsr) -> int:
     """Blocks in the longest row of blocks."""
     return int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
 
 
-def _matrix(like, shape: tuple[int, int], zeros: bool = False):
-    """Return a dense operand of another shape, in the order and dtype of one that is there."""
-    array = array_of(like)
-    xp = array_module(array)
+def _longer(dense, rows: int):
+    """Return a dense operand with rows of zeros below, in its order; itself where it has as many."""
+    array = array_of(dense)
+    if len(array) == rows:
+        return dense
     order = "C" if array.flags.c_contiguous else "F"
-    made = (xp.zeros_like if zeros else xp.empty_like)(array, order=order, shape=shape)
-    return Half(like.dtype, made) if isinstance(like, Half) else made
+    made = array_module(array).zeros_like(array, order=order, shape=(rows, array.shape[1]))
+    made[: len(array)] = array
+    return _with(dense, made)
+
+
+def _with(dense, array):
+    return replace(dense, bits=array) if isinstance(dense, Half) else array

@@ -5,7 +5,6 @@ What `make measure GPUS=all` made, beside the shipped records and their second r
     python -m artifact.distributed.agreement --fresh build/records/nvidia-h200 --out dealt.csv
 """
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -71,7 +70,3 @@ def main(given: command.Options) -> None:
     table["median_us"] = table["median_us"].map(lambda us: float(f"{us:.6g}"))
     records.write_text(given.out, table.to_csv(index=False, lineterminator="\n"))
     print(compared(table, given.shipped).round(3).to_string(index=False))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -110,8 +110,9 @@ def ours(df: pd.DataFrame) -> pd.DataFrame:
 def strong(df: pd.DataFrame) -> pd.DataFrame:
     """Sizes that were measured on one GPU and on several: efficiency is t(1) / (P · t(P))."""
     mine = ours(df).rename(columns={"median_ms": "ms"}).sort_values(["case", "size", "gpus"])
-    table = mine.merge(mine[mine["gpus"] == 1][[*MATRIX, "ms"]], on=MATRIX, suffixes=("", "_alone"))
-    table = table.assign(efficiency=table["ms_alone"] / table["gpus"] / table["ms"])
+    table = mine.merge(mine[mine["gpus"] == 1][[*MATRIX, "ms"]], on=MATRIX, suffixes=("", "_alone")).assign(
+        efficiency=lambda of: of["ms_alone"] / of["gpus"] / of["ms"]
+    )
     several = table.groupby(MATRIX)["gpus"].transform("max") > 1
     return table.loc[several, [*MATRIX, "matrix", "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
 
@@ -127,8 +128,9 @@ def weak(df: pd.DataFrame) -> pd.DataFrame:
     pairs = mine[mine["gpus"] == 1].merge(mine, on=["case", "n"], suffixes=("_alone", ""))
     share = pairs["nnz"] / pairs["gpus"] / pairs["nnz_alone"]
     near = np.where(pairs["gpus"] == 1, pairs["size"] == pairs["size_alone"], (share - 1).abs() < 0.05)
-    grown = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))[near]
-    grown = grown.assign(series=grown.groupby(["case", "nnz_alone"])["gpus"].transform("size"))
+    grown = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))[near].assign(
+        series=lambda of: of.groupby(["case", "nnz_alone"])["gpus"].transform("size")
+    )
     best = grown[grown["series"] > 1].sort_values(["series", "nnz_alone"], kind="stable")
     largest = best["nnz_alone"] == best.groupby("case")["nnz_alone"].transform("last")
     return _ordered(best[largest], ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
@@ -136,9 +138,9 @@ def weak(df: pd.DataFrame) -> pd.DataFrame:
 
 def efficiencies(df: pd.DataFrame) -> pd.DataFrame:
     """`strong` and `weak` in one table; of strong scaling the largest matrix of a case is drawn."""
-    fixed = strong(df).assign(scaling="strong")
-    largest = fixed["nnz"] == fixed.groupby("case")["nnz"].transform("max")
-    return pd.concat([fixed.assign(drawn=largest), weak(df).assign(scaling="weak", drawn=True)], ignore_index=True)
+    largest = {"drawn": lambda of: of["nnz"] == of.groupby("case")["nnz"].transform("max")}
+    both = strong(df).assign(scaling="strong", **largest), weak(df).assign(scaling="weak", drawn=True)
+    return pd.concat(both, ignore_index=True)
 
 
 # ---------------------------------------------------------------- facts
@@ -156,8 +158,9 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
     several = strong(df).query("gpus > 1")
     at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
     others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
-    beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
-    beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
+    beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"]).assign(
+        times=lambda of: of["median_ms"] / of["ms"], contender=lambda of: of["contender"].map(NAMES)
+    )
     large = load(where, BEYOND).rename(columns={"median_ms": "ms"})
     called = large["case"] + large["size"].astype(str) + "x" + large["gpus"].astype(str)
     yield from flat(
@@ -242,8 +245,12 @@ def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
     """Return what overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     before, key = load(where, TRIED), [*MATRIX, "gpus"]
     now = before[key].merge(ours(df), on=key)
-    first = before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …")
-    return pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
+    return pd.concat(
+        [
+            before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …"),
+            now.assign(schedule="pack all, then send, first in line"),
+        ]
+    ).sort_index(kind="stable")
 
 
 @study.given
@@ -345,8 +352,9 @@ class Fitted(NamedTuple):
 
 def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     """Return a case's rates from records of ours; None without one GPU, or without several, at the same N."""
-    mine = study.where(ours(df), case=case)
-    mine = mine.assign(work=mine["nnz"] * mine["n"] / 1e9, sent=mine["sent_bytes"] / mine["gpus"] / 1e9)
+    mine = study.where(ours(df), case=case).assign(
+        work=lambda of: of["nnz"] * of["n"] / 1e9, sent=lambda of: of["sent_bytes"] / of["gpus"] / 1e9
+    )
     alone, several = mine[mine["gpus"] == 1], mine[mine["gpus"] > 1]
     if alone.empty or several.empty:
         return None
@@ -354,8 +362,9 @@ def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     share = several["work"] * several["imbalance"] / several["gpus"]
     slower = float((several["multiplication_ms"] * rate / share).median())
     latency, per_gb = _line(*(several[c].to_numpy(float) for c in ("sent", "communication_ms", "chunks")))
-    early = 0.9 if case == "mesh" else 0.0
-    made = Fitted(case, rate, slower, 1e3 / per_gb, latency, early, 0.0, int(several["gpus"].max()))
+    made = Fitted(
+        case, rate, slower, 1e3 / per_gb, latency, 0.9 if case == "mesh" else 0.0, 0.0, int(several["gpus"].max())
+    )
     off = [
         log(made.call(r.work * r.imbalance / rate * slower / r.gpus, 1e3 * r.sent / made.nvlink, r.gpus, r.chunks))
         - log(r.median_ms)
@@ -488,15 +497,16 @@ def volumes() -> pd.DataFrame:
             "by columns": (parts - 1) * a.m,
             "1.5D, 2 replicas": _replicated(a, half) + a.m,
         }
-        at = {"case": case, "parts": parts}
-        found += [at | {"way": way, "travel": travel, "over": travel / a.m} | ways for way, travel in ways.items()]
+        found += [
+            {"case": case, "parts": parts} | {"way": way, "travel": travel, "over": travel / a.m} | ways
+            for way, travel in ways.items()
+        ]
     return pd.DataFrame(found)
 
 
 def _replicated(a: Any, edges: np.ndarray) -> int:
     """Rows of B that travel where each half of the columns is cut into as many parts as the rows are."""
-    halves = [partition.columns_of(a, *of) for of in pairwise(partition.even(a.k, 2).tolist())]
-    columns = [partition.even(x.k, len(edges) - 1) for x in halves]
+    halves = (partition.columns_of(a, *of) for of in pairwise(partition.even(a.k, 2).tolist()))
     return sum(
-        int(partition.volumes(x.row_ptr, x.col_idx, edges, y).sum()) for x, y in zip(halves, columns, strict=True)
+        int(partition.volumes(x.row_ptr, x.col_idx, edges, partition.even(x.k, len(edges) - 1)).sum()) for x in halves
     )

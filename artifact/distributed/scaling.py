@@ -11,7 +11,6 @@ file that is there already is gone on with.
 
 import contextlib
 import gc
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -223,9 +222,8 @@ def checked(made: Made, case: Case, out: Panels, comm) -> float:
     """
     rng, begin = np.random.default_rng(SEED + comm.rank), int(made.part.rows[comm.rank])
     rows, errors = out.arrays[0].shape[0], [0.0]
-    local = np.unique(rng.integers(0, rows, SAMPLED if rows else 0)).tolist()
     columns = np.unique(np.append(rng.integers(0, case.n, SAMPLED_COLUMNS), (0, case.n - 1)))
-    for row in local:
+    for row in np.unique(rng.integers(0, rows, SAMPLED if rows else 0)).tolist():
         names, values = made.row(begin + row)
         products = values.astype(np.float64)[:, None] * made.b(names, columns)
         found = np.concatenate([formats.to_host(x[row]) for x in out.arrays])[columns]
@@ -312,9 +310,14 @@ class Ready(NamedTuple):
 def ours(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """Return a plan of the library."""
     # One GPU multiplies in chunks as well: what stands for B and C while a kernel is chosen has to fit beside them.
-    chunks = 4 if case.dtype == "float32" and not case.beyond else None
     plan: Any = distributed.plan(
-        made.part, case.n, comm, dtype=case.dtype, chunks=chunks, machine=here, tune=case.name == "block"
+        made.part,
+        case.n,
+        comm,
+        dtype=case.dtype,
+        chunks=4 if case.dtype == "float32" and not case.beyond else None,
+        machine=here,
+        tune=case.name == "block",
     )
     sizes = zip(*comm.gather((plan.sent_bytes, plan.least_bytes, plan.gathered_bytes)), strict=True)
     local = next(iter(getattr(plan._steps[-1][0][0], "args", ())), None)  # of a GPU's product, the plan of the library
@@ -388,8 +391,7 @@ def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
         kept[:] = [(a @ b).redistribute(mesh, [Shard(0)])]
 
     def out() -> Panels:
-        result = kept[0].to_local().contiguous().view(torch.int16)
-        return case.panel(here.xp.from_dlpack(result).view(np.uint16))
+        return case.panel(here.xp.from_dlpack(kept[0].to_local().contiguous().view(torch.int16)).view(np.uint16))
 
     call()  # makes the result
     return Ready(call, case.panel(panel), first, out, {"kernel": "torch.matmul"})
@@ -514,7 +516,3 @@ def main(given: command.Options) -> None:
             if comm.rank == 0:
                 records.write_machine(given.out.parent, device.describe(here.device))
                 write(given.out, df)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -25,6 +25,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import device, records
+from kernels import jit
 from kernels.contract import require
 
 #: An empty kernel, launched before each contender.
@@ -236,15 +237,11 @@ def profile(
         if folder is not None:
             kept = folder / "profiles" / f"{folder.name}.ncu-rep"
             kept.parent.mkdir(parents=True, exist_ok=True)
-            aside = kept.with_suffix(".part")
             times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
-            try:
-                shutil.copyfile(path, aside)
+            with jit.aside(kept) as file:
+                file.write(path.read_bytes())
                 records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
                 records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
-                os.replace(aside, kept)
-            finally:
-                aside.unlink(missing_ok=True)
     return df
 
 

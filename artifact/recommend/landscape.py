@@ -20,7 +20,6 @@ from pydantic import with_config
 from artifact import registry
 from artifact.measure import records
 from artifact.recommend import statistics
-from artifact.recommend.statistics import Statistics
 
 Precision = Literal["FP32", "TF32", "BF16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -88,7 +87,7 @@ class Pool:
 
     about: Real
     df: pd.DataFrame  #: rows of a record whose matrices have statistics
-    matrices: Mapping[str, Statistics]
+    matrices: Mapping[str, statistics.Statistics]
 
     @functools.cached_property
     def advisable(self) -> list[str]:
@@ -159,8 +158,10 @@ def points(gpu_folder: Path, folder: Path = registry.FOLDER) -> pd.DataFrame:
     sparse operand has not; speedup: of sparse over dense, NaN where there is no dense.
     """
     rates, copy = dense_rates(gpu_folder, folder), copy_gbps(gpu_folder)
-    found = [_generated(about, df) for about, df in recorded(gpu_folder, maps(folder)[1])]
-    found += [_real(pool) for pool in pools(gpu_folder, folder)]
+    found = [
+        *(_generated(about, df) for about, df in recorded(gpu_folder, maps(folder)[1])),
+        *map(_real, pools(gpu_folder, folder)),
+    ]
     df = pd.concat(found or [pd.DataFrame(columns=COLUMNS)], ignore_index=True).reindex(columns=COLUMNS)
     guessed = [dense_us(rates, row.precision, row.m, row.n, row.k, copy) for row in df.itertuples(index=False)]
     df["dense_us"] = df["dense_us"].astype(float).fillna(pd.Series(guessed, df.index, float))
@@ -171,8 +172,11 @@ def dense_rates(gpu_folder: Path, folder: Path = registry.FOLDER) -> pd.DataFram
     """precision, m, n, k, tflops of every dense multiplication beside a sweep, the fastest at each size."""
     found = []
     for about, df in recorded(gpu_folder, maps(folder)[1]):
-        dense = df[[fits(v, about.dense) for v in df["variant"]]]
-        best = dense.groupby(["m", "n", "k"], as_index=False)["median_us"].min()
+        best = (
+            df[[fits(v, about.dense) for v in df["variant"]]]
+            .groupby(["m", "n", "k"], as_index=False)["median_us"]
+            .min()
+        )
         rate = 2.0 * best["m"] * best["n"] * best["k"] / best["median_us"] / 1e6
         found.append(best[["m", "n", "k"]].assign(precision=about.precision, tflops=rate))
     return pd.concat(found or [pd.DataFrame(columns=["precision", "m", "n", "k", "tflops"])], ignore_index=True)
@@ -185,12 +189,10 @@ def dense_us(rates: pd.DataFrame, precision: str, m: int, n: int, k: int, copy_g
     that precision was measured.
     """
     known = rates[rates["precision"] == precision]
-    if known.empty:
-        return float("nan")
     away = np.abs(np.log2(known[["m", "n", "k"]].to_numpy(float) / (m, n, k))).sum(axis=1)
-    rate = np.median(known["tflops"].to_numpy()[np.argsort(away, kind="stable")[:NEAREST]])
-    moved = BYTES[precision] * (m * k + k * n + m * n)
-    return float(max(2.0 * m * n * k / rate / 1e6, moved / copy_gbps / 1e3))
+    rate = known["tflops"].iloc[np.argsort(away, kind="stable")[:NEAREST]].median()
+    moved = BYTES.get(precision, np.nan) * (m * k + k * n + m * n)
+    return float(np.maximum(2.0 * m * n * k / rate / 1e6, moved / copy_gbps / 1e3))
 
 
 def crossings(df: pd.DataFrame) -> pd.DataFrame:
@@ -209,8 +211,7 @@ def crossings(df: pd.DataFrame) -> pd.DataFrame:
             means = some.groupby("density")["speedup"].agg(records.geomean)
             if len(means) > 1:
                 known = bool((some["dense"] == "").any()), int((some["speedup"] < 1).sum())
-                ends = means.index[0], means.index[-1]
-                rows.append((precision, pattern, columns, crossing(means), *ends, *known))
+                rows.append((precision, pattern, columns, crossing(means), means.index[0], means.index[-1], *known))
     return pd.DataFrame(rows, columns="precision pattern columns density from to estimated behind".split())
 
 
@@ -249,8 +250,13 @@ def payoffs(gpu_folder: Path, folder: Path = registry.FOLDER) -> pd.DataFrame:
             pays=("gain", lambda gain: gain.notna().mean()),
             more=("more", "median"),
         )
-        about = {"precision": pool.about.precision, "experiment": pool.about.experiment}
-        found.append(table[table["more"] > 0].assign(format=table["variant"].map(pool.about.format), **about))
+        found.append(
+            table[table["more"] > 0].assign(
+                format=table["variant"].map(pool.about.format),
+                precision=pool.about.precision,
+                experiment=pool.about.experiment,
+            )
+        )
     names = "precision experiment variant format matrices prepare_ms multiplications pays".split()
     return pd.concat(found or [pd.DataFrame(columns=names)], ignore_index=True)[names]
 
@@ -275,8 +281,9 @@ def against_dense(df: pd.DataFrame) -> pd.DataFrame:
         pays=("pays", "mean"),
     )
     order = {name: i for names in (PRECISIONS, registry.PATTERNS) for i, name in enumerate(names)}
-    by = ["precision", "pattern", "density"]
-    return table.sort_values(by, ignore_index=True, key=lambda c: c if c.name == "density" else c.map(order))
+    return table.sort_values(
+        ["precision", "pattern", "density"], ignore_index=True, key=lambda c: c if c.name == "density" else c.map(order)
+    )
 
 
 def _generated(about: Generated, df: pd.DataFrame) -> pd.DataFrame:
@@ -295,10 +302,11 @@ def _generated(about: Generated, df: pd.DataFrame) -> pd.DataFrame:
 
 def _real(pool: Pool) -> pd.DataFrame:
     best = _best(pool.df, AT)
-    made = best.assign(pattern=REAL, precision=pool.about.precision, columns=best["n"], dense="", dense_us=np.nan)
-    # A real matrix has no nominal density.
-    made = made.assign(density=best["nnz"] / (best["m"] * best["k"]), format=best["variant"].map(pool.about.format))
-    return made.rename(columns=SPARSE)
+    return best.assign(
+        **{"pattern": REAL, "precision": pool.about.precision, "columns": best["n"], "dense": "", "dense_us": np.nan},
+        density=best["nnz"] / (best["m"] * best["k"]),  # a real matrix has no nominal one
+        format=best["variant"].map(pool.about.format),
+    ).rename(columns=SPARSE)
 
 
 def _best(df: pd.DataFrame, at: list[str]) -> pd.DataFrame:

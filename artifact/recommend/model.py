@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import jinja2
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
@@ -97,9 +98,18 @@ def terms(s: Statistics, n: int) -> np.ndarray:
     """TERMS of a matrix and N, a vector."""
     work = s.nnz * n / 1e6
     named = [work / max(1, getattr(s, f"{kind}_{h}")) for kind in ("windows", "similar") for h in WINDOWS]
-    blocks = work / max(1 / 64, s.blocks_64 * 64)
-    longest = s.row_most / 100, s.row_most * n / 1e5
-    return np.array([1.0, work, (s.m + s.k) * n / 1e6, s.m * n / 1e6, *named, blocks, *longest])
+    return np.array(
+        [
+            1.0,
+            work,
+            (s.m + s.k) * n / 1e6,
+            s.m * n / 1e6,
+            *named,
+            work / max(1 / 64, s.blocks_64 * 64),
+            s.row_most / 100,
+            s.row_most * n / 1e5,
+        ]
+    )
 
 
 def features(s: Statistics, n: int) -> np.ndarray:
@@ -135,8 +145,7 @@ def fit(pool: Pool, without: str = "") -> Model:
     weights = np.full((len(variants), len(TERMS)), np.nan)
     for own, variant, of in zip(weights, variants, times.T, strict=True):
         # Only blocks read B by blocks, and they by nothing else.
-        blocks = pool.about.format(variant) == "blocks"
-        others = ("work", "windows", "similar", "longest") if blocks else ("blocks",)
+        others = ("work", "windows", "similar", "longest") if pool.about.format(variant) == "blocks" else ("blocks",)
         applies, there = [not term.startswith(others) for term in TERMS], ~np.isnan(of)
         if there.sum() >= LEAST_POINTS:
             # None negative, by least squares of relative errors.
@@ -168,15 +177,13 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
     expected = _logs(x @ model.weights.T) + near(model.off, CORRECTING)
     slower = expected if model.sums else near(model.slower, RANKING)
     slower = slower - np.nanmin(slower)
-    table = pd.DataFrame(
-        {
-            "variant": model.variants,
-            "expected_us": 2 ** (np.nanmin(expected) + slower),
-            "slower": 2**slower,
-            "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
-        }
-    )
-    table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
+    every = {
+        "variant": model.variants,
+        "expected_us": 2 ** (np.nanmin(expected) + slower),
+        "slower": 2**slower,
+        "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
+    }
+    table = pd.DataFrame(every).dropna().sort_values("expected_us", ignore_index=True, kind="stable")
     of_first = pd.Series(x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])]), [*TERMS])
     made_of = (of_first / of_first.sum())[of_first > 0].sort_values(ascending=False, kind="stable")
     return Guess(table, tuple(model.points[i] for i in nearest[:RANKING]), made_of.to_dict(), model.sums)
@@ -230,12 +237,9 @@ def _logs(sums: np.ndarray) -> np.ndarray:
     return np.log2(np.maximum(sums, 0.5))
 
 
-def _mean(values: np.ndarray, weight: Sequence[float]) -> np.ndarray:
+def _mean(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """Weighted mean of the rows, of what is not NaN; NaN where all is."""
-    there = ~np.isnan(values) * np.asarray(weight)[:, None]
-    total = there.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.where(total > 0, np.nansum(np.nan_to_num(values) * there, axis=0) / total, np.nan)
+    return np.ma.filled(np.ma.average(np.ma.masked_invalid(values), axis=0, weights=weights), np.nan)
 
 
 # ---------------------------------------------------------------- the advice for a matrix
@@ -255,6 +259,12 @@ WORDS = {
     **{f"similar_{h}": f"… with similar rows side by side, {h} rows" for h in WINDOWS},
     **{f"blocks_{b}": f"fill of blocks of {b} × {b}" for b in statistics.BLOCKS},
 }
+
+
+#: The answer in words: `lines`.
+IN_WORDS = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True
+).get_template("advice.j2")
 
 
 @dataclass(frozen=True)
@@ -312,73 +322,22 @@ def payoff(table: pd.DataFrame) -> tuple[float, str]:
 
 def lines(answer: Advice, gpu: str) -> list[str]:
     """Return the advice in words, for a terminal. gpu: whose records these are."""
-    s, about, table, evaluated = answer.statistics, answer.pool.about, answer.guess.table, answer.evaluated
-    orders = {"as it lies": s} | ({"reordered": answer.reordered[0]} if answer.reordered else {})
-    best, us, (after, ready) = table.iloc[0], table["expected_us"].iloc[0], payoff(table)
-    again = answer.reordered[1].table.iloc[0] if answer.reordered else best
-    low, high = (short(by * us) for by in off(evaluated))
-    ratio, dense = answer.dense_us / us, f"{short(answer.dense_us)} µs"  # NaN where nothing tells it
-    one, share = always(answer.pool)
-    return [
-        f"{answer.name}: {s.m} x {s.k}, {s.nnz} non-zeros ({100 * s.density:.3g} %), times {answer.n} columns",
-        "",
-        f"{'':44}" + "".join(f"{order:>12}" for order in orders),
-        *(
-            f"{said:<44}" + "".join(f"{short(getattr(of, key), 4):>12}" for of in orders.values())
-            for key, said in WORDS.items()
-        ),
-        "",
-        f"Advice: {best['variant']}, A as {about.format(best['variant'])} (system {about.room}, {about.precision}): "
-        f"{short(us)} µs expected on {gpu}, {low} to {high} µs in four of five cases.",
-        _why(answer.guess),
-        *[
-            f"It prepares A for about {best['prepare_ms']:.2g} ms, which pays off after {after:.0f} multiplications; "
-            f"for fewer take {ready}."
-        ]
-        * bool(after),
-        *[f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."]
-        * bool(again["expected_us"] < us / 1.05),
-        *[f"A dense multiplication would take some {dense}, {short(ratio, 2)} times as long."] * bool(ratio >= 1),
-        *[f"But a dense multiplication takes some {dense}: make A dense, if it fits."] * bool(ratio < 1),
-        f"How far to trust it: with each of the {evaluated['label'].nunique()} recorded matrices "
-        f"(N = {'/'.join(map(str, sorted(set(evaluated['n']))))}) left out in turn, the advice was within "
-        f"{GOOD - 1:.0%} of the best at {good(evaluated):.0%} of {len(evaluated)} points; "
-        f"always {one} is at {share:.0%}.",
-        *_truth(answer),
-    ]
+    table, df, there = answer.guess.table, answer.pool.df, {"as it lies": answer.statistics}
+    again, of_this = table.iloc[0], (df["label"] == answer.name) & (df["n"] == answer.n)
+    if answer.reordered:
+        there["reordered"], again = answer.reordered[0], answer.reordered[1].table.iloc[0]
+    said = IN_WORDS.render(
+        **{"a": answer, "gpu": gpu, "rows": list(table.itertuples()), "orders": there, "again": again, "short": short},
+        **{"words": WORDS, "goes_to": SAID, "paid": payoff(table), "off": off(answer.evaluated), "near": GOOD - 1},
+        **{"good": good(answer.evaluated), "always": always(answer.pool)},
+        recorded=df[of_this].set_index("variant")["median_us"].to_dict(),
+    )
+    return said.splitlines()
 
 
 def short(value: float, digits: int = 3) -> str:
     """Return a number with so many digits, or all of a larger one's before the point."""
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
-
-
-def _why(guess: Guess) -> str:
-    """Return what its time goes to, who else was looked at, and whose records say so."""
-    parts = [f"{SAID[term]} ({share:.0%})" for term, share in guess.made_of.items() if share >= 0.1]
-    names = ", ".join(dict.fromkeys(label for label, _ in guess.neighbours))
-    others = ", ".join(f"{row.variant} {row.slower:.2f}×" for row in guess.table.iloc[1:4].itertuples())
-    said = (
-        f"Of {len(guess.table)} kernels the next ones are expected to take"
-        if guess.sums
-        else f"It was the fastest of {len(guess.table)} there; the next ones took"
-    )
-    return (
-        f"Why: its time goes to {', '.join(parts) or 'many small things'}. The recorded matrices most like this one "
-        f"are {names}. {said} {others or 'nothing'} of its time."
-    )
-
-
-def _truth(answer: Advice) -> list[str]:
-    """Return what the records say of this very matrix, which the model has not seen.
-
-    Nothing where they do not have it.
-    """
-    df = answer.pool.df.set_index("variant")
-    times = df[(df["label"] == answer.name) & (df["n"] == answer.n)]["median_us"]
-    mine = [f", the advised {v} {short(us)} µs" for v, us in times.items() if v == answer.guess.variant]
-    best = [f"Recorded of this very matrix: {v} {short(us)} µs" for v, us in times.nsmallest(1).items()]
-    return [f"{''.join(best + mine)}."] if best else []
 
 
 def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, seed: int = 0) -> pd.DataFrame:
@@ -391,8 +350,10 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     system = importlib.import_module(f"kernels.{about.room}")
     asked = problem(about, a, answer.n, seed, answer.name)
     libraries = registry.contenders(getattr(system, "BASELINES", ()), opened)
-    names = answer.pool.df["variant"].unique()
-    makers = {name: libraries.get(name) or partial(system.prepare, name, device=opened) for name in names}
+    makers = {
+        name: libraries.get(name) or partial(system.prepare, name, device=opened)
+        for name in answer.pool.df["variant"].unique()
+    }
     found = run.willing(
         {name: partial(_installed, prepare) for name, prepare in makers.items()},
         lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),

@@ -5,7 +5,6 @@
 The book is built from that file; the matrices are needed to make it, and not afterwards.
 """
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ import pandas as pd
 from artifact import command, registry
 from artifact.measure import matrices, records
 from kernels.formats import csr, reorder
-from kernels.formats.csr import Csr
 
 WINDOWS = (8, 16, 32, 64)  #: rows of a window
 BLOCKS = (16, 32, 64)  #: rows and columns of a block
@@ -50,7 +48,7 @@ class Statistics(SimpleNamespace):
         return self.nnz / (self.m * self.k) if self.m and self.k else 0.0
 
 
-def of(a: Csr) -> Statistics:
+def of(a: csr.Csr) -> Statistics:
     """Return the statistics of a matrix on the host."""
     place = csr.distinct(csr.rows(a) * a.k + a.col_idx)
     row, column = place // max(a.k, 1), place % max(a.k, 1)
@@ -79,7 +77,7 @@ def _shared(owner: np.ndarray) -> float:
     return owner.size / int(np.count_nonzero(csr.changes(np.sort(owner)))) if owner.size else 0.0
 
 
-def ordered(a: Csr, order: str) -> Csr:
+def ordered(a: csr.Csr, order: str) -> csr.Csr:
     """Return A in that order; a matrix that is not square keeps its own."""
     return a if order == GIVEN or a.m != a.k else reorder.permuted(a, reorder.rcm(a)[0])
 
@@ -107,8 +105,9 @@ def write(system: str) -> Path:
         a = matrices.load(name, where)
         found += [{"name": name, "order": order} | vars(of(ordered(a, order))) for order in (GIVEN, RCM)]
         print(name, flush=True)
-    df = pd.DataFrame(found, columns=list(COLUMNS))
-    df = df.apply(lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c)
+    df = pd.DataFrame(found, columns=list(COLUMNS)).apply(
+        lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c
+    )
     head = (
         f"# Statistics of the system's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.recommend.statistics --room {system}\n"
@@ -124,7 +123,3 @@ def write(system: str) -> Path:
 def main(options: command.Options) -> None:
     """Write a system's statistics."""
     print(write(options.room))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -138,8 +138,8 @@ def headers() -> list[Path]:
     places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     nvidia: Any = importlib.util.find_spec("nvidia")
     wheels = nvidia.submodule_search_locations if nvidia else ()
-    found = [Path(place, "include") for place in places if place]
-    found += [path for folder in wheels for path in sorted(Path(folder).glob("*/include"))]
+    of_wheels = (path for folder in wheels for path in sorted(Path(folder).glob("*/include")))
+    found = (*(Path(place, "include") for place in places if place), *of_wheels)
     return [path for path in dict.fromkeys(found) if path.is_dir()]
 
 
@@ -278,13 +278,9 @@ def measure(
 
         def left_out(name: str, why: str, problem: Problem = problem) -> None:
             say(f"left out: {why}")
-            point = (getattr(problem, column) for column in records.POINT)
-            records.leave_out(path, (name, *point), why)
+            run.leave_out(path, name, [problem], why)
 
-        def work(here: Mapping[str, run.Contender], problem: Problem = problem) -> pd.DataFrame:
-            return begun.measure(EXPERIMENT, [problem], here)
-
-        run.willing(everybody, work, left_out, must=[contender.name])
+        run.willing(everybody, partial(begun.measure, EXPERIMENT, [problem]), left_out, must=[contender.name])
     return records.read(path)
 
 

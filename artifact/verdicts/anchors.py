@@ -5,7 +5,7 @@ none, the ratio to a library that both measured. Our rebuilding decides claims t
 anchor of its system; else the verdict is "on our rebuilding", and stands apart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,13 +22,13 @@ class Anchor:
     """A point at which a source states how fast its kernel is: an `[[anchor]]` of claims.toml."""
 
     where: str  #: section, figure or table of the source
-    experiment: tuple[str, ...]
+    experiment: Sequence[str]
     of: str  #: contender
     over: str  #: the library
     at: Mapping[str, object]
-    absolute: tuple[float, float] | None  #: least and most that is stated
     unit: str
-    ratio: tuple[float, float] | None  #: of the speedup over the library
+    absolute: tuple[float, float] | None = None  #: least and most that is stated
+    ratio: tuple[float, float] | None = None  #: of the speedup over the library
 
 
 class Held(NamedTuple):

@@ -9,7 +9,7 @@ is shown; a string is one. What a quantity is called, and where it comes from, `
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,37 @@ def need(held: bool, otherwise: str) -> None:
         raise NotMeasured(otherwise)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Records of experiments; many claims ask for the same, and arranging them takes milliseconds."""
+
+    df: pd.DataFrame
+    at: np.ndarray  #: row -> number of its point
+    points: pd.MultiIndex  #: of INDEX
+
+    @property
+    def index(self) -> pd.MultiIndex:
+        """The point of each row."""
+        return self.points[self.at]
+
+    @cached_property
+    def times(self) -> pd.DataFrame:
+        """Median times, as `wide`."""
+        return self.wide("median_us")
+
+    def wide(self, column: str) -> pd.DataFrame:
+        """Return a column of the records, a row for each point and a column for each contender."""
+        (row, at), (of, names) = pd.factorize(self.at), pd.factorize(self.df["variant"], sort=True)
+        values = np.full((len(at), len(names)), np.nan)
+        values[row, of] = self.df[column]
+        return pd.DataFrame(values, self.points[at], names)
+
+    @cached_property
+    def labels(self) -> dict[str, set[str]]:
+        """Contender -> the labels at which it was measured."""
+        return self.df.groupby("variant")["label"].agg(set).to_dict()
+
+
 @dataclass
 class Evidence:
     """The records of one GPU for one system, read when first needed.
@@ -52,16 +83,17 @@ class Evidence:
     folder: Path  #: of the GPU
     room: str
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
-    #: Records of experiments, and their median times, a row for each point and a column for each contender, which take
-    #: milliseconds to arrange: many claims ask for the same.
-    frames: dict[tuple, tuple[pd.DataFrame, pd.DataFrame]] = field(default_factory=dict)
+    frames: dict[tuple, Frame] = field(default_factory=dict)
+    counts: dict[str, dict[tuple, float]] = field(default_factory=dict)  #: counter -> (contender, *SHAPE) -> value
     where: Mapping[str, object] = field(default_factory=dict)  #: column: value, or list of values
     repeats: bool = False  #: experiments are runs of one measurement
     seen: set[str] = field(default_factory=set)  #: experiments, COUNTERS, CEILINGS: what was used
+    absent: Mapping[str, Mapping[tuple, str]] = field(init=False)  #: as `records.read_absent`
 
     def __post_init__(self) -> None:
         # A system that was not measured has no machine; counters may lie there before its records.
         records.check_system(self.folder / self.room)
+        self.absent = records.read_absent(self.folder / self.room)
 
     def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """Return the same evidence, of the rows alone whose columns have these values.
@@ -78,27 +110,40 @@ class Evidence:
         Runs of one measurement are one experiment. Raises NotMeasured if one is missing, if none is left of what
         `where` keeps, or if one of `variants` has no rows there. Nobody may change the result.
         """
-        return self._framed(experiments, *variants)[0]
+        return self.framed(experiments, *variants).df
 
     def ratio(self, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
         """Return time of `baseline` over that of `variant` at each point that both have, indexed by INDEX.
 
         NotMeasured if there is none.
         """
-        _, times = self._framed(experiments, baseline, variant)
+        times = self.framed(experiments, baseline, variant).times
         found = (times[baseline] / times[variant]).dropna().rename("speedup")
         need(not found.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
         return found
 
-    def _framed(self, experiments: Iterable[str], *variants: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the records of these experiments, and their times; NotMeasured as `frame`."""
+    def framed(self, experiments: Iterable[str], *variants: str) -> Frame:
+        """Return the same as `frame` with its points."""
         names = sweeps(experiments)
         key = (*names, repr(self.where), self.repeats)
         if key not in self.frames:
-            df = pd.concat([self._one(name) for name in names], ignore_index=True)
+            whole = self._whole(names)
+            kept = np.ones(len(whole.df), dtype=bool)
             for column, value in self.where.items():
-                df = df[df[column].isin(value if isinstance(value, list) else [value])]
-            need(not df.empty, f"The records of {', '.join(names)} have nothing at {self.kept}.")
+                kept &= whole.df[column].isin(value if isinstance(value, list) else [value]).to_numpy()
+            need(bool(kept.any()), f"The records of {', '.join(names)} have nothing at {self.kept}.")
+            self.frames[key] = replace(whole, df=whole.df[kept], at=whole.at[kept])
+        self.seen.update(names)
+        for name in variants:
+            known = name in self.frames[key].labels
+            need(known, f"The variant {name!r} was not measured in {', '.join(names)}.")
+        return self.frames[key]
+
+    def _whole(self, names: Sequence[str]) -> Frame:
+        """Return the records of experiments, whatever `where` keeps of them."""
+        key = (*names, self.repeats)
+        if key not in self.frames:
+            df = pd.concat([self._one(name) for name in names], ignore_index=True)
             if self.repeats and len(names) > 1:
                 # Times and rates of each contender at each point are geometric means over the experiments that have it,
                 # other columns those of the first.
@@ -109,11 +154,9 @@ class Evidence:
                     .assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
                     .reset_index()[df.columns]
                 )
-            values = df.set_index([*INDEX, "variant"])["median_us"]
-            self.frames[key] = df, values.unstack("variant").loc[values.index.droplevel("variant").unique()]
-        self.seen.update(names)
-        for name in variants:
-            need(name in self.frames[key][1], f"The variant {name!r} was not measured in {', '.join(names)}.")
+            at = df.groupby(INDEX, sort=False).ngroup().to_numpy()
+            points = pd.MultiIndex.from_frame(df.loc[~pd.Series(at).duplicated(), INDEX])
+            self.frames[key] = Frame(df, at, points)
         return self.frames[key]
 
     def labels(self, experiments: Iterable[str], variants: Iterable[str] = ()) -> set[str]:
@@ -121,11 +164,10 @@ class Evidence:
 
         Of any contender where none is named. NotMeasured as `frame`.
         """
-        df, given = self.frame(experiments)[["variant", "label"]], records.read_absent(self.folder / self.room)
-        absent = [key[:2] for name in sweeps(experiments) for key in given.get(name, ())]
-        known = pd.concat([df, pd.DataFrame(absent, columns=["variant", "label"])])
-        by = known.groupby("variant")["label"].agg(set).to_dict()
-        return set.intersection(*(by.get(name, set()) for name in variants)) if variants else set(known["label"])
+        known = self.framed(experiments).labels
+        absent = [key[:2] for name in sweeps(experiments) for key in self.absent.get(name, ())]
+        by = {v: known.get(v, set()) | {at for name, at in absent if name == v} for v in variants}
+        return set.intersection(*by.values()) if by else set.union(*known.values(), {at for _, at in absent})
 
     @property
     def kept(self) -> str:
@@ -171,16 +213,18 @@ class Evidence:
 
         "cusparse_best" means, at each point, the algorithm that was fastest there.
         """
-        actual = "best_of" if variant in (BEST, ROOM_BEST) else "variant"
-        asked = self.frame(experiments).query("variant == @variant")
-        found = (
-            asked[["experiment", *SHAPE]]
-            .assign(variant=asked[actual])
-            .merge(self.counters[self.counters["metric"] == metric], on=["variant", *SHAPE])
-        )
+        if metric not in self.counts:
+            df = self.counters[self.counters["metric"] == metric]
+            keys = df[["variant", *SHAPE]].itertuples(index=False, name=None)
+            self.counts[metric] = dict(zip(keys, df["value"], strict=True))
+        framed, actual = self.framed(experiments), "best_of" if variant in (BEST, ROOM_BEST) else "variant"
+        asked = (framed.df["variant"] == variant).to_numpy()
+        keys = framed.df.loc[asked, [actual, *SHAPE]].itertuples(index=False, name=None)
+        at = framed.index[asked].droplevel(["label", "useful_flops"])
+        found = pd.Series(map(self.counts[metric].get, keys), at, float, metric).dropna()
         need(not found.empty, f"The counter {metric} was not profiled for {variant}.")
         self.seen.add(records.COUNTERS)
-        return found.set_index(["experiment", *SHAPE])["value"].rename(metric)
+        return found
 
 
 def with_best(df: pd.DataFrame) -> pd.DataFrame:

@@ -99,15 +99,15 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
         return anchors.met(load.anchors(system), of(system), of_kind(system, folder.name))
 
     for claim in claims:
-        came, e = outcome(claim.id), inputs(claim, of(claim.room))[0]
-        plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}
+        came = outcome(claim.id)
+        plain = {NOT_MEASURED: came.why, UNDECIDED: came.lacks, REPRODUCED: ""}.get(came.verdict)
         verdict = carried(claim, came.verdict, folder.name)
         sure = drawn.get((claim.id, verdict), {"probability": np.nan})
         more = {
             "verdict": verdict,
             "probability": sure["probability"],
             "sure": "" if np.isnan(sure["probability"]) else measures.say("sure", sure),
-            "reason": plain[came.verdict] if came.verdict in plain else filled(claim, e, came, outcome),
+            "reason": filled(claim, inputs(claim, of(claim.room))[0], came, outcome) if plain is None else plain,
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
             "rebuilt": _gated(claim, came) and not faithful(claim.room),

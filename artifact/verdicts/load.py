@@ -229,24 +229,14 @@ def took(claim: Claim, folder: Path) -> float:
 @cache
 def anchors(system: str) -> list[Anchor]:
     """Return the points at which what is rebuilt of a system is held against its source's kernel."""
-    found = []
-    for data, path in ((data, path) for known, data, path in _files() if known.room == system):
-        for table in data.get("anchor", ()):
-            name, folder = f"{path}: the anchor {table.get('where', '?')!r}", path.parent / registry.PUBLISHED
-            given = registry.checked(ANCHOR, table, name)
-            stated = {key: quoted(given[key], folder, name) for key in ("absolute", "ratio") if key in given}
-            ends = {key: (min(of.values()), max(of.values())) for key, (of, _) in stated.items()}
-            kept = {key: given[key] for key in ("where", "of", "over", "at")}
-            unit = stated["absolute"][1].rpartition(" ")[2] if "absolute" in stated else ""
-            found.append(
-                Anchor(
-                    experiment=tuple(given["experiment"]),
-                    unit=unit,
-                    absolute=ends.get("absolute"),
-                    ratio=ends.get("ratio"),
-                    **kept,
-                )
-            )
+    found, path = [], registry.FOLDER / system / registry.CLAIMS
+    for table in registry.toml(path).get("anchor", ()):
+        name, folder = f"{path}: the anchor {table.get('where', '?')!r}", path.parent / registry.PUBLISHED
+        given = registry.checked(ANCHOR, table, name)
+        stated = {key: quoted(given.pop(key), folder, name) for key in ("absolute", "ratio") if key in given}
+        ends: dict[str, Any] = {key: (min(of.values()), max(of.values())) for key, (of, _) in stated.items()}
+        unit = stated["absolute"][1].rpartition(" ")[2] if "absolute" in stated else ""
+        found.append(Anchor(**given, **ends, unit=unit))
     return found
 
 

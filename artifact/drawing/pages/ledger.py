@@ -122,7 +122,7 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         split=re.compile(rf"(?<![\w-])({ids})(?![\w-])").split,
         **judge.tally(decides),
         aside=(decides["aside"] != "").sum(),
-        decider={row["room"]: judge.decider(judged, row["room"]) for row in rows},
+        decider={system: judge.decider(judged, system) for system in {row["room"] for row in rows}},
         script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,
     )

@@ -44,8 +44,9 @@ def ratios(
     every = [df.assign(gpu=gpu) for gpu, df in tables.items() if df is not None]
     if not every:
         return None
+    decides = {system: judge.decider(judged, system) for system in {c.room for c in known}}
     of = pd.DataFrame(
-        [(c.id, c.source, uncertainty.stated(c), judge.decider(judged, c.room)) for c in known],
+        [(c.id, c.source, uncertainty.stated(c), decides[c.room]) for c in known],
         columns=["claim", "source", "stated", "gpu"],
     )
     df = of.dropna().merge(pd.concat(every), on=["claim", "gpu"])

@@ -134,7 +134,7 @@ def tile_sweep(e: Evidence, experiments, rate: str) -> Values:
 
     Only at the points that all of them have.
     """
-    wide = pd.DataFrame(by_variant(e.frame(experiments), rate, TILES)).dropna(axis=1, how="all")
+    wide = e.framed(experiments).wide(rate).reindex(columns=TILES).dropna(axis=1, how="all")
     need(len(wide.columns) > 2, "Fewer than three widths of the WGMMA tile were measured.")
     need(len(wide.dropna()) > 0, "No point was measured with all widths of the WGMMA tile.")
     return Values(dict(wide.dropna().items()), ".3g", " TFLOP/s")

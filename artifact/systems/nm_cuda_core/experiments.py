@@ -66,7 +66,7 @@ def measure(study: Study, experiment: str) -> pd.DataFrame:
 
 def on_cpu(study: Study) -> pd.DataFrame | None:
     """Return the experiment with the sequential CPU; None where there is neither a record nor a C compiler."""
-    can = study.run.mode == "measure" and "cpu_loop" in cpu.available()
+    can = study.run.mode == "measure" and cpu.compiler() is not None
     return measure(study, "cpu") if can or study.read("cpu") is not None else None
 
 

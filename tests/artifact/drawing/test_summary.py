@@ -153,14 +153,14 @@ def test_the_shipped_figure_can_be_read_wide_and_narrow():
         assert told[summary.OWN] > 0 and counts[counts > 0].to_dict() == told
 
 
-def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, two, monkeypatch, race):
+def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, two, monkeypatch, race, shipped):
     shown, run = [], SimpleNamespace(room=SYSTEM, folder=two["NVIDIA X1"] / SYSTEM)
     for module in (outputs, outputs.figures):
         monkeypatch.setattr(module, "display", shown.append)
-    monkeypatch.setattr(paths, "RECORDED", tmp_path / "none")
+    shipped(tmp_path / "none")
     outputs.beside(run)
     assert not shown
-    monkeypatch.setattr(paths, "RECORDED", two["NVIDIA H200"].parent)
+    shipped(two["NVIDIA H200"].parent)
     outputs.beside(run)
     figure, said = shown
     assert figure.csv.name == "gpus.csv" and "H200" in figure.markdown

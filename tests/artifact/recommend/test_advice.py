@@ -22,14 +22,19 @@ def matrix(n=2000, density=0.003, seed=5):
     return csr.from_scipy(scipy.sparse.random(n, n, density, "csr", rng=rng))
 
 
-@pytest.fixture
-def advise(monkeypatch):
+@pytest.fixture(scope="module")
+def advise():
     made = worlds.pool(40)
-    monkeypatch.setattr(landscape, "pool", lambda *_: made)
-    return lambda a=None, n=256, name="mine": model.advise(a or matrix(), n, RECORDED, name=name)
+
+    def advised(a=None, n=256, name="mine"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(landscape, "pool", lambda *_: made)
+            return model.advise(a or matrix(), n, RECORDED, name=name)
+
+    return advised
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def answer(advise):
     return advise()
 
@@ -128,7 +133,6 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
 
 def test_the_shipped_records_answer_for_every_precision_that_they_have(answer, monkeypatch):
     """How good the answers are, each pool is asked for itself."""
-    monkeypatch.undo()
     monkeypatch.setattr(model, "evaluate", lambda _: answer.evaluated)
     for precision in {p.about.precision for p in landscape.pools(RECORDED)}:
         answer = model.advise(matrix(), 512, RECORDED, precision)

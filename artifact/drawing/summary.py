@@ -238,8 +238,8 @@ def figure(
     if verdicts:
         _bars(axes.flat[1], rows.drop_duplicates("room"), gpus, verdicts, layout, decide)
         counts = [verdicts.get(key, {}) for key in zip(df["room"], df["gpu"], strict=True)]
-        df = df.assign(**{verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS})
-        df = df.assign(decides=df["gpu"] == df["room"].map(decide))
+        each = {verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS}
+        df = df.assign(**each, decides=df["gpu"] == df["room"].map(decide))
     plot.legend(fig, handles, columns=layout.columns)
     return fig, df
 

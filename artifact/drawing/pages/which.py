@@ -155,8 +155,7 @@ def of_system(gpu_folder: Path, system: str) -> str:
     At which densities it is ahead of a dense multiplication and by how much, after how many multiplications that has
     paid for its preparation, and how real matrices fare.
     """
-    df = landscape.points(gpu_folder)
-    df = df[df["room"] == system].dropna(subset="speedup")
+    df = landscape.points(gpu_folder).query("room == @system").dropna(subset="speedup")
     made = text.page("which")
     made.add(_real(df))
     pays = landscape.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])

@@ -211,10 +211,17 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
     Geometric mean and quartiles over the matrices: `value`, from `least` to `most`, of `what`.
     """
     of = df.groupby(df["variant"].map(TILES).rename("width"))["tflops"]
-    data = pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
-    data = data.reset_index().assign(extra=lambda df: padded(df["width"]) / N - 1)
-    said = where(text, quantity="tflops").dropna(subset=["size"])[["size", "low"]].set_axis(["width", "tflops"], axis=1)
-    said = said.assign(what="useful TFLOP/s", value=said["tflops"])
+    data = (
+        pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
+        .reset_index()
+        .assign(extra=lambda df: padded(df["width"]) / N - 1)
+    )
+    said = (
+        where(text, quantity="tflops")
+        .dropna(subset=["size"])[["size", "low"]]
+        .set_axis(["width", "tflops"], axis=1)
+        .assign(what="useful TFLOP/s", value=lambda said: said["tflops"])
+    )
     return plot.behind(
         pd.concat(
             [
@@ -268,8 +275,12 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
     With what was predicted before it was measured, and what the source states of the one that it keeps, at that point.
     """
     mean, base = means(df, LADDER, TORCH), pd.Series(BEFORE)
-    said = where(table3, quantity="speedup_cublas", n=df["n"].unique()).assign(variant=KEPT)
-    said = said[np.isclose(said["density"], df["density"].median(), rtol=0.05)].rename(columns={"low": "speedup"})
+    said = (
+        where(table3, quantity="speedup_cublas", n=df["n"].unique())
+        .loc[lambda said: np.isclose(said["density"], df["density"].median(), rtol=0.05)]
+        .assign(variant=KEPT)
+        .rename(columns={"low": "speedup"})
+    )
     return plot.behind(
         pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)})
         .assign(
@@ -346,8 +357,12 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
     Geometric-mean TFLOP/s in TF32 over the matrices denser than a share, and in brackets the speedup of WCSR over that
     kernel; as measured here, and below it as stated.
     """
-    said = where(stated, n=n).pivot(index=["kernel", "density"], columns="quantity", values="low").reset_index()
-    said = said.assign(variant=said["kernel"].replace(OF_TABLE1), source="stated")
+    said = (
+        where(stated, n=n)
+        .pivot(index=["kernel", "density"], columns="quantity", values="low")
+        .reset_index()
+        .assign(variant=lambda said: said["kernel"].replace(OF_TABLE1), source="stated")
+    )
     known = [said]
     denser = {} if df is None else {d: where(df[filled(df) > d], n=n) for d in DENSITIES.values()}
     for d, here in denser.items():
@@ -383,12 +398,13 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame) -> pd.DataFrame:
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    data = pd.concat(
-        [*here, stated.assign(over=BELL, source="stated").rename(columns={"kernel": "variant"})], ignore_index=True
-    ).query("variant != over")
-    data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
-    place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
-    return data.assign(_place=place).sort_values(["n", "over", "_place"]).drop(columns="_place")
+    known, order = stated.assign(over=BELL, source="stated"), [*SHOWN, *rates.index]
+    return (
+        pd.concat([*here, known.rename(columns={"kernel": "variant"})], ignore_index=True)
+        .query("variant != over")
+        .assign(contender=lambda df: df["variant"].replace(OF_TABLE1), base=lambda df: df["over"].map(CALLED))
+        .sort_values(["n", "over", "contender"], key=lambda c: c.map(order.index) if c.name == "contender" else c)
+    )
 
 
 @given
@@ -399,8 +415,12 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     """
     found = speedups(df, variants, CSR)
     parts = found.assign(slow=found["speedup"] < SLOW).groupby(["variant", "n"], sort=False)
-    table = parts["speedup"].agg(mean=records.geomean, least="min", most="max", at="idxmin")
-    table = table.assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}")).reset_index()
+    table = (
+        parts["speedup"]
+        .agg(mean=records.geomean, least="min", most="max", at="idxmin")
+        .assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}"))
+        .reset_index()
+    )
     return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
 
 

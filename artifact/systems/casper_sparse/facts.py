@@ -192,9 +192,11 @@ def traffic(counters: Counters) -> pd.DataFrame:
     """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
     rows, key = counters.rows, [*SIZES, "variant"]
     memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
-    df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
     df = (
-        df.reset_index()
+        rows.assign(memory=memory, bytes=rows["value"] * size)
+        .groupby([*key, "memory"], sort=False)["bytes"]
+        .sum()
+        .reset_index()
         .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
         .sort_values("memory", kind="stable")
     )
@@ -209,8 +211,11 @@ def traffic(counters: Counters) -> pd.DataFrame:
 
 def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFrame:
     """Return times, rates and speedups of a sweep, and below them what the source states of both and a copy's rate."""
-    df = where(everything, experiment=experiment).join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
-    df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
+    df = (
+        where(everything, experiment=experiment)
+        .join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
+        .assign(speedup=lambda df: df["best_us"] / df["median_us"], source="measured")
+    )
     copy, stated = study.ceiling("copy", "gbps"), study.published(SWEEPS[experiment]).set_index("quantity")
     share = stated.loc[stated.index == "vram_throughput", ["low", "high"]].fillna(100) / 100 * copy
     said = [

@@ -107,8 +107,10 @@ class Decoder(nn.Module):
     def __init__(self, model: Model):
         super().__init__()
         hidden, inner, heads, keys = model.hidden, model.inner, HEAD * model.heads, HEAD * model.keys
-        sizes = {"q": (hidden, heads), "k": (hidden, keys), "v": (hidden, keys), "o": (heads, hidden)}
-        sizes |= {"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)}
+        sizes = {
+            **{"q": (hidden, heads), "k": (hidden, keys), "v": (hidden, keys), "o": (heads, hidden)},
+            **{"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)},
+        }
         for name, (inputs, outputs) in sizes.items():
             made = nn.Linear(inputs, outputs, bias=model.bias and name in "qkv", **BF16)
             setattr(self, f"{name}_proj", made)
@@ -259,8 +261,12 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
 def host_rows() -> Iterator[tuple]:
     """Yield the rows of model_host.csv: eager calls, none of which waits for the GPU."""
     linear = nn.Linear(*HOST_SIZE, bias=False, **BF16)
-    layers = {"nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear)}
-    layers |= {"DenseFP8": DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear)}
+    layers = {
+        "nn.Linear": linear,
+        "SemiStructuredLinear": SemiStructuredLinear.of(linear),
+        "DenseFP8": DenseFP8(linear),
+        "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear),
+    }
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
         call, wait = partial(layer, torch.randn(tokens, HOST_SIZE[0], **BF16)), torch.cuda.synchronize
         s = timeit.repeat(call, wait, repeat=HOST_BATCHES + 1, number=HOST_CALLS)[1:]

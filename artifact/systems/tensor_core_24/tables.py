@@ -180,10 +180,9 @@ def share_of_peak(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of what a loop of each contender's own instruction sustains."""
     of = dict.fromkeys(("auto", "cusparselt"), "wgmma.sp") | {"cublaslt": "wgmma (dense)", "mma_sp": "mma.sp"}
     df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
-    df = df[df["ceiling"].isin(post.loops.index)]
     top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
-    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)), said)
+    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said)
     return df.assign(per_cent=100 * df["tflops"] / df["peak"])
 
 

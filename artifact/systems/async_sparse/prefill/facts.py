@@ -114,9 +114,12 @@ def in_parts(parts: pd.DataFrame) -> pd.DataFrame:
     """
     df = parts.drop_duplicates(["n", "configuration", "part"], keep="last")
     dense = where(df, configuration=DENSE).groupby("n")["us"].sum()
-    df = df.assign(share=df["us"] / df["n"].map(dense), called=df["configuration"].map(CALLED)).dropna(subset=["share"])
-    df = df.assign(total=df.groupby(["n", "configuration"])["share"].transform("sum"), configuration=df["called"])
-    return df.sort_values("n", kind="stable")[["n", "configuration", "part", "share", "total"]]
+    return (
+        df.assign(share=df["us"] / df["n"].map(dense), configuration=df["configuration"].map(CALLED))
+        .dropna(subset=["share"])
+        .assign(total=lambda df: df.groupby(["n", "configuration"])["share"].transform("sum"))
+        .sort_values("n", kind="stable")[["n", "configuration", "part", "share", "total"]]
+    )
 
 
 # ---------------------------------------------------------------- facts

@@ -50,8 +50,11 @@ class Counters:
 
         metrics: metric → column, in the order of the columns. point: columns that tell points apart.
         """
-        df = self.rows[self.rows["metric"].isin(metrics)].replace({"metric": dict(metrics)})
-        table = df.pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
+        table = (
+            self.rows[self.rows["metric"].isin(metrics)]
+            .replace({"metric": dict(metrics)})
+            .pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
+        )
         return table[[c for c in metrics.values() if c in table]].reset_index()
 
 

@@ -184,5 +184,8 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
 def _large(folder: Path, systems: Sequence[str]) -> pd.DataFrame:
     """Return rows of these systems that are of large squares and whose power was sampled, by what they are of."""
     paths = [folder / system / f"{e}.csv" for system in systems for e in records.experiments(folder / system)]
-    df = pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
-    return df.query("m == n and n == k and m >= @LARGE and power_w.notna()").drop_duplicates(_KEY)
+    return (
+        pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
+        .query("m == n and n == k and m >= @LARGE and power_w.notna()")
+        .drop_duplicates(_KEY)
+    )

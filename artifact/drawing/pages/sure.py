@@ -45,11 +45,14 @@ def ratios(
     if not every:
         return None
     decides = {system: judge.decider(judged, system) for system in {c.room for c in known}}
-    of = pd.DataFrame(
-        [(c.id, c.source, uncertainty.stated(c), decides[c.room]) for c in known],
-        columns=["claim", "source", "stated", "gpu"],
+    df = (
+        pd.DataFrame(
+            [(c.id, c.source, uncertainty.stated(c), decides[c.room]) for c in known],
+            columns=["claim", "source", "stated", "gpu"],
+        )
+        .dropna()
+        .merge(pd.concat(every), on=["claim", "gpu"])
     )
-    df = of.dropna().merge(pd.concat(every), on=["claim", "gpu"])
     df = df[["claim", "source", "gpu", "verdict", "stated"]].join(
         df[["value", "low", "high"]].div(df["stated"], axis=0).rename(columns={"value": "ratio"})
     )

@@ -188,13 +188,15 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     table = table[table["columns"] > 0]
     every = table["behind"].gt(0).map({True: "at all, on the mean", False: "at all"})
     below = "below " + (100 * table["density"]).map("{:.3g} %".format)
-    told = table.assign(
-        measured=[f"{100 * low:g}–{plot.percent(high)}" for low, high in zip(table["from"], table["to"], strict=True)],
-        pays=below.mask(table["density"] == 0, "at none").mask(np.isinf(table["density"]), every),
-        dense=table["estimated"].map({True: "partly estimated", False: "measured"}),
-    )
     return (
-        told.groupby(["precision", "pattern", "measured", "pays", "dense"], sort=False)["columns"]
+        table.assign(
+            measured=[
+                f"{100 * low:g}–{plot.percent(high)}" for low, high in zip(table["from"], table["to"], strict=True)
+            ],
+            pays=below.mask(table["density"] == 0, "at none").mask(np.isinf(table["density"]), every),
+            dense=table["estimated"].map({True: "partly estimated", False: "measured"}),
+        )
+        .groupby(["precision", "pattern", "measured", "pays", "dense"], sort=False)["columns"]
         .agg(lambda n: ", ".join(map(plot.number, n)))
         .reset_index()
     )

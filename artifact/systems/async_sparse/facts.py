@@ -587,15 +587,15 @@ def fastest(df: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFra
     group that is ahead, one of the categories. groups: name -> contenders.
     """
     at = list(records.POINT)
-    known = statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]]
-    us = {kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()}
     times = (
-        pd.DataFrame(us)
+        pd.DataFrame({kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()})
         .dropna(axis=1, how="all")
         .dropna()
         .assign(winner=lambda times: pd.Categorical(times.idxmin(axis=1), list(times)))
     )
-    return known.join(times, how="inner").reset_index()
+    return (
+        statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]].join(times, how="inner").reset_index()
+    )
 
 
 def split(points: pd.DataFrame) -> dict[str, Any]:

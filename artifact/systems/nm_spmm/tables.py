@@ -245,8 +245,11 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
 def llama_means(points: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means and ranges of the speedups at each sparsity. points: `llama_points`."""
-    groups = points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
-    df = groups.agg(points="count", least="min", most="max", mean=records.geomean).reset_index()
+    df = (
+        points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
+        .agg(points="count", least="min", most="max", mean=records.geomean)
+        .reset_index()
+    )
     df = worded(df.assign(low=df["least"], high=df["most"], variant=df["line"]))
     return df.rename(columns={"panel": "gpu", "line": "contender"})
 
@@ -283,15 +286,15 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
         .reset_index()
         .assign(points=len(wide.groupby(["m", "n", "k"])), shape="geometric mean")
     )
-    both = pd.concat(
-        [wide.assign(shape=[shape(at[:3]) for at in wide.index]).reset_index(), means], ignore_index=True
-    ).assign(over=lambda df: df["auto"] / df["nm_spmm"], sparsity=lambda df: df["density"].map(sparsity))
-    return both.melt(
-        [*PLACE, "points", "over", "sparsity", "shape"], var_name="contender", value_name="speedup"
-    ).assign(
-        variant=lambda df: df["contender"].replace(OURS),
-        over=lambda df: df["over"].where(df["contender"] == "auto"),
-        source=lambda df: np.where(df["contender"].isin([*OURS]), "stated", "measured"),
+    return (
+        pd.concat([wide.assign(shape=[shape(at[:3]) for at in wide.index]).reset_index(), means], ignore_index=True)
+        .assign(over=lambda df: df["auto"] / df["nm_spmm"], sparsity=lambda df: df["density"].map(sparsity))
+        .melt([*PLACE, "points", "over", "sparsity", "shape"], var_name="contender", value_name="speedup")
+        .assign(
+            variant=lambda df: df["contender"].replace(OURS),
+            over=lambda df: df["over"].where(df["contender"] == "auto"),
+            source=lambda df: np.where(df["contender"].isin([*OURS]), "stated", "measured"),
+        )
     )
 
 

@@ -192,8 +192,9 @@ def eight(chapter: Chapter) -> pd.DataFrame:
 
     Empty where nothing was counted.
     """
-    rows = where(activity(launches(chapter.counters_of("fp8"), chapter.machine)), variant=EIGHT)
-    return rows.sort_values(["size", "variant"], key=lambda c: c.map(EIGHT.index) if c.name == "variant" else c)
+    return where(activity(launches(chapter.counters_of("fp8"), chapter.machine)), variant=EIGHT).sort_values(
+        ["size", "variant"], key=lambda c: c.map(EIGHT.index) if c.name == "variant" else c
+    )
 
 
 # ---------------------------------------------------------------- what the page shows

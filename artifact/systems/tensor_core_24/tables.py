@@ -89,12 +89,15 @@ def rows(post: Chapter) -> pd.DataFrame:
 
 def linear(post: Chapter, experiment: str) -> pd.DataFrame:
     """Return ours and over both libraries in the layout of a linear layer, BF16 and FP8, a row for each shape."""
-    half = over(post, experiment).round({"auto": 1})
-    return half.merge(
-        over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
-        "left",
-        left_on="shape",
-        right_on="shape_eight",
+    return (
+        over(post, experiment)
+        .round({"auto": 1})
+        .merge(
+            over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
+            "left",
+            left_on="shape",
+            right_on="shape_eight",
+        )
     )
 
 

@@ -184,13 +184,13 @@ def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.Da
 
     variants: contender → what was predicted of it, in their order.
     """
-    table = (
+    return (
         pd.concat(records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in variants)
         .groupby(["variant", "experiment"], sort=False)["speedup"]
         .agg(speedup=records.geomean, least="min", most="max", points="count")
         .reset_index()
+        .assign(prediction=lambda table: table["variant"].map(variants))
     )
-    return table.assign(prediction=table["variant"].map(variants))
 
 
 @given

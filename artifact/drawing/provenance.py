@@ -161,8 +161,15 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
         f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < float("inf"))
         for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
     ]
-    table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))
-    return table.loc[list(dict.fromkeys(order))].fillna("not recorded").rename_axis(columns=None).reset_index()
+    return (
+        df.assign(cell=cells)
+        .pivot(index="what", columns="gpu", values="cell")
+        .reindex(columns=list(found))
+        .loc[list(dict.fromkeys(order))]
+        .fillna("not recorded")
+        .rename_axis(columns=None)
+        .reset_index()
+    )
 
 
 def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:

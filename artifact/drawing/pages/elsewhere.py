@@ -195,7 +195,6 @@ def marks(c: compare.Comparison) -> pd.DataFrame:
     theirs = {(system, name) for system, of in offered.items() for name, kernel in of.items() if kernel.published}
     published = pd.Series(list(zip(df["room"], df["variant"], strict=True)), df.index).isin(theirs)
     kinds = {"libraries": df["variant"].str.startswith(registry.PREFIXES), "the source's kernels, rebuilt": published}
-    df = df.assign(
+    return df.assign(
         whose=np.select([*kinds.values()], [*kinds], "ours"), faster=1 / df["time_ratio"], gain=df["speedup_ratio"]
-    )
-    return df[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)
+    )[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)

@@ -667,8 +667,11 @@ def accuracy(values: str, df: pd.DataFrame) -> Facts:
 def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
     """Return variant, label, n and gain, time in the given order over time reordered, where both were measured."""
     at = ["variant", "label", "n"]
-    both = where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR)).merge(rcm, on=at, suffixes=("_given", "_rcm"))
-    return both.assign(gain=both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
+    return (
+        where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR))
+        .merge(rcm, on=at, suffixes=("_given", "_rcm"))
+        .assign(gain=lambda both: both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
+    )
 
 
 @part

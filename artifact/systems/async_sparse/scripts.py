@@ -156,9 +156,10 @@ def price(df: pd.DataFrame) -> pd.DataFrame:
     How many matrices have three parts or more, and the mean over these.
     """
     ratio, auto = df["in_order_us"] / df["us"], df["auto"]
-    table = ratio.groupby(auto, sort=False).agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
     return (
-        table.assign(worst=table["worst"].map(df["matrix"]))
+        ratio.groupby(auto, sort=False)
+        .agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
+        .assign(worst=lambda table: table["worst"].map(df["matrix"]))
         .join(ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean))
         .fillna({"cut": 0})
         .reset_index()

@@ -172,8 +172,12 @@ def special(df: pd.DataFrame) -> pd.DataFrame:
 def as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over Blocked-ELL by this book's protocol and by the source's, on the same matrices."""
     here, there = (means(df[df["label"].isin(warm["label"])], LADDER, BELL) for df in (cold, warm))
-    table = pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)}).loc[here.index]
-    return table.reset_index(names="variant").assign(kernel=_named)
+    return (
+        pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)})
+        .loc[here.index]
+        .reset_index(names="variant")
+        .assign(kernel=_named)
+    )
 
 
 @given
@@ -319,8 +323,12 @@ def tried(df: pd.DataFrame) -> pd.DataFrame:
     Its time over theirs, by the share of blocks that is kept.
     """
     us = pivot(df, "median_us", "density").T
-    table = (us.loc["unit_ring"] / us).drop(index="unit_ring").rename(columns="{:.0%} kept".format)
-    return table.assign(instead=[family.TRIALS[variant][1] for variant in table.index])
+    return (
+        (us.loc["unit_ring"] / us)
+        .drop(index="unit_ring")
+        .rename(columns="{:.0%} kept".format)
+        .assign(instead=lambda table: [family.TRIALS[variant][1] for variant in table.index])
+    )
 
 
 @given
@@ -415,13 +423,13 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     """
     found = speedups(df, variants, CSR)
     parts = found.assign(slow=found["speedup"] < SLOW).groupby(["variant", "n"], sort=False)
-    table = (
+    return (
         parts["speedup"]
         .agg(mean=records.geomean, least="min", most="max", at="idxmin")
         .assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}"))
         .reset_index()
+        .assign(kernel=lambda table: table["variant"].map(called), matrix=lambda table: table["at"].map(found["label"]))
     )
-    return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
 
 
 def peers(found: pd.DataFrame) -> pd.DataFrame:
@@ -432,8 +440,12 @@ def peers(found: pd.DataFrame) -> pd.DataFrame:
     names = {of: source for source, of in OF_TABLE1.items()} | {"cusparse_csr": "cuSPARSE CSR, in FP32"}
     size = np.where(found["nnz"] >= MILLION, "a million and more", "fewer")
     table = found.assign(size=size, library=found["library"].replace(names)).groupby(["size", "library", "n"])
-    means = table["speedup"].agg(matrices="size", mean=records.geomean, least="min", most="max")
-    return means.assign(error=table["error"].max()).reset_index()
+    return (
+        table["speedup"]
+        .agg(matrices="size", mean=records.geomean, least="min", most="max")
+        .assign(error=table["error"].max())
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- choices, errors, costs
@@ -449,8 +461,11 @@ def tasks() -> pd.DataFrame:
 
 def neighbours() -> pd.DataFrame:
     """Return what neighbours.csv beside the system has: time, DRAM's bytes, hits in L2."""
-    df = apart.read(scripts.NEIGHBOURS).assign(gb=lambda df: df["dram_read_bytes"] / 1e9)
-    return df.assign(mesh=df["side"].map("{}³".format), of_b=df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3))
+    return apart.read(scripts.NEIGHBOURS).assign(
+        gb=lambda df: df["dram_read_bytes"] / 1e9,
+        mesh=lambda df: df["side"].map("{}³".format),
+        of_b=lambda df: df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3),
+    )
 
 
 @given

@@ -126,15 +126,19 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
         where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library"), on=POINT
     )
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
-    groups = df.assign(
-        even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
-        mib=df["prepare_bytes"] / 2**20,
-    ).groupby("variant", sort=False)
-    return groups.agg(
-        **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
-        mib=("mib", "max"),
-        even=("even", "median"),
-    ).reset_index()
+    return (
+        df.assign(
+            even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
+            mib=df["prepare_bytes"] / 2**20,
+        )
+        .groupby("variant", sort=False)
+        .agg(
+            **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
+            mib=("mib", "max"),
+            even=("even", "median"),
+        )
+        .reset_index()
+    )
 
 
 def errors(everything: pd.DataFrame) -> pd.DataFrame:

@@ -371,10 +371,10 @@ def variants(df: pd.DataFrame, base: str) -> pd.DataFrame:
     With whether it is the fastest, or within 2% of it, by which runs of one kernel differ.
     """
     over, best = df["m"].map(by(df, base)) / df["median_us"], df.groupby("m")["median_us"].transform("min")
-    df = df.assign(size=df["m"], time_ms=df["median_us"] / 1e3, over_baseline=over, kernel=df["variant"])
-    return df.assign(fastest=df["median_us"] <= 1.02 * best, source="measured")[
-        ["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]
-    ]
+    return df.assign(
+        **{"source": "measured", "kernel": df["variant"], "size": df["m"], "time_ms": df["median_us"] / 1e3},
+        **{"over_baseline": over, "fastest": df["median_us"] <= 1.02 * best},
+    )[["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]]
 
 
 def as_published(study: Study, published: pd.DataFrame) -> pd.DataFrame:
@@ -393,9 +393,12 @@ def stalls(study: Study) -> pd.DataFrame:
     share = table.div(table.sum(axis=1), axis=0).max().sort_values(ascending=False)
     apart = share[(share >= 0.05) | (share > 0) & share.index.isin(["long_scoreboard", "barrier", "drain"])].index[:9]
     table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
-    df = table.rename_axis(columns="reason").stack().rename("warps_stalled_per_issue").reset_index()
-    return df.rename(columns={"m": "size"}).assign(
-        total=df.groupby(["m", "variant"])["warps_stalled_per_issue"].transform("sum")
+    return (
+        table.rename_axis(["size", "variant"], columns="reason")
+        .stack()
+        .rename("warps_stalled_per_issue")
+        .reset_index()
+        .assign(total=lambda df: df.groupby(["size", "variant"])["warps_stalled_per_issue"].transform("sum"))
     )
 
 
@@ -515,12 +518,12 @@ def pipes(study: Study) -> pd.DataFrame:
 
 def patterns(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups over cuBLAS at one size, by pattern, beside what skipping the zeros alone would give."""
-    table = (
+    return (
         pd.DataFrame({v: ratio(df, v, "cublas", ["label", "density"]) for v in PATTERN_KERNELS})
         .reset_index()
         .replace({"label": {"": "2:4"}})
+        .assign(ideal=lambda table: 1 / table["density"])
     )
-    return table.assign(ideal=1 / table["density"])
 
 
 def on_cpu(sequential: pd.DataFrame) -> pd.DataFrame:

@@ -344,10 +344,14 @@ def peak_shares(spmm: Spmm) -> pd.DataFrame:
 
 def published_speedups(fig9: pd.DataFrame) -> pd.DataFrame:
     """Return Fig. 9 as speedups over cuBLAS on the same GPU: gpu, library, density, point, m, n, k, speedup."""
-    rows = fig9[fig9["library"] != "cublas"].join(
-        fig9[fig9["library"] == "cublas"].set_index(["gpu", "point"])["tflops"].rename("dense"), on=["gpu", "point"]
+    return (
+        fig9[fig9["library"] != "cublas"]
+        .join(
+            fig9[fig9["library"] == "cublas"].set_index(["gpu", "point"])["tflops"].rename("dense"), on=["gpu", "point"]
+        )
+        .assign(speedup=lambda rows: rows["tflops"] / rows["dense"])
+        .drop(columns=["tflops", "dense"])
     )
-    return rows.assign(speedup=rows["tflops"] / rows["dense"]).drop(columns=["tflops", "dense"])
 
 
 def against(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:

@@ -170,8 +170,15 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
 def packing(packed: pd.DataFrame) -> pd.DataFrame:
     """Return TFLOP/s of V3 packed and with all rows staged, by sparsity, and what four vectors need of A's rows."""
-    df = rates(packed).assign(won=by_density(over(packed, "v3_packed", "v3_unpacked"))).reset_index()
-    return df.assign(sparsity=df["density"].map(sparsity), needed=[analysis.needed_share(d, 4) for d in df["density"]])
+    return (
+        rates(packed)
+        .assign(won=by_density(over(packed, "v3_packed", "v3_unpacked")))
+        .reset_index()
+        .assign(
+            sparsity=lambda df: df["density"].map(sparsity),
+            needed=lambda df: [analysis.needed_share(d, 4) for d in df["density"]],
+        )
+    )
 
 
 def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
@@ -250,8 +257,9 @@ def llama_means(points: pd.DataFrame) -> pd.DataFrame:
         .agg(points="count", least="min", most="max", mean=records.geomean)
         .reset_index()
     )
-    df = worded(df.assign(low=df["least"], high=df["most"], variant=df["line"]))
-    return df.rename(columns={"panel": "gpu", "line": "contender"})
+    return worded(df.assign(low=df["least"], high=df["most"], variant=df["line"])).rename(
+        columns={"panel": "gpu", "line": "contender"}
+    )
 
 
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
@@ -260,12 +268,12 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
         f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")
     }
     theirs = model.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
-    found = (
+    return (
         pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
         .join(theirs.agg(records.geomean).unstack())
         .reset_index()
+        .assign(sparsity=lambda df: df["density"].map(sparsity), ideal=lambda df: 1 / df["density"])
     )
-    return found.assign(sparsity=found["density"].map(sparsity), ideal=1 / found["density"])
 
 
 # ---------------------------------------------------------------- against the authors' kernels
@@ -302,10 +310,13 @@ def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFram
     """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
     auto = model.against(anchored, theirs)["auto"].dropna()
     big = theirs[(theirs["library"] == "nm_spmm") & (theirs[["m", "n", "k"]] == BIG).all(axis=1)]
-    df = pd.DataFrame(
-        {"all": by_density(auto), "theirs": big.set_index("density")["speedup"], "over": model.at_big(auto)}
-    ).sort_index(ascending=False)
-    return df.assign(auto=df["theirs"] * df["over"], sparsity=df.index.map(sparsity))
+    return (
+        pd.DataFrame(
+            {"all": by_density(auto), "theirs": big.set_index("density")["speedup"], "over": model.at_big(auto)}
+        )
+        .sort_index(ascending=False)
+        .assign(auto=lambda df: df["theirs"] * df["over"], sparsity=lambda df: df.index.map(sparsity))
+    )
 
 
 def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
@@ -355,8 +366,11 @@ def trials(trials: pd.DataFrame) -> pd.DataFrame:
 
 def counters(counted: pd.DataFrame) -> pd.DataFrame:
     """Return what the counters say at 50 and 87.5% sparsity. counted: `Spmm.counted`."""
-    rows = counted[counted["density"].isin(DENSITIES)].sort_values("density", ascending=False, kind="stable")
-    return rows.assign(sparsity=rows["density"].map(sparsity))
+    return (
+        counted[counted["density"].isin(DENSITIES)]
+        .sort_values("density", ascending=False, kind="stable")
+        .assign(sparsity=lambda rows: rows["density"].map(sparsity))
+    )
 
 
 # ---------------------------------------------------------------- beyond the paper
@@ -429,10 +443,11 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
 @given
 def tensor(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal."""
-    rows = model.compared(df)
-    return rows.assign(
-        ideal=1 / rows["density"],
-        line=[f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()],
+    return model.compared(df).assign(
+        ideal=lambda rows: 1 / rows["density"],
+        line=lambda rows: [
+            f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()
+        ],
     )
 
 

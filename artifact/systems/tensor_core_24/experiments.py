@@ -404,8 +404,12 @@ def ladder_rows(report: pd.DataFrame, *names: str) -> pd.DataFrame:
 
     Their first instantiation, which is of BF16 and whole tiles, with the shared memory of a rung's block.
     """
-    rows = report[report["variant"].isin(names or system.RUNGS)].drop_duplicates(["variant", "target"])
-    return rows.assign(spilled=rows["spills"].map({True: "yes", False: "no"})).join(rungs()["shared"], on="variant")
+    return (
+        report[report["variant"].isin(names or system.RUNGS)]
+        .drop_duplicates(["variant", "target"])
+        .assign(spilled=lambda rows: rows["spills"].map({True: "yes", False: "no"}))
+        .join(rungs()["shared"], on="variant")
+    )
 
 
 def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -103,8 +103,11 @@ def linear(post: Chapter, experiment: str) -> pd.DataFrame:
 
 def float16(post: Chapter) -> pd.DataFrame:
     """Return FP16 beside BF16 at 4096³."""
-    both = where(post["square"], m=4096).merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
-    return both.assign(over=both["tflops_fp"] / both["tflops"])
+    return (
+        where(post["square"], m=4096)
+        .merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
+        .assign(over=lambda both: both["tflops_fp"] / both["tflops"])
+    )
 
 
 def eight_rungs(post: Chapter) -> pd.DataFrame:
@@ -153,8 +156,11 @@ def host() -> pd.DataFrame:
 
 def stated(post: Chapter, quantity: str) -> pd.DataFrame:
     """Return what the source states of its kernel, and of the library, at each size."""
-    rows = post.stated("benchmarks", quantity).dropna(subset="size")[["variant", "size", "value"]]
-    return rows.assign(size=rows["size"].astype(int), source="stated")
+    return (
+        post.stated("benchmarks", quantity)
+        .dropna(subset="size")[["variant", "size", "value"]]
+        .assign(size=lambda rows: rows["size"].astype(int), source="stated")
+    )
 
 
 def throughput(post: Chapter) -> pd.DataFrame:

@@ -69,8 +69,13 @@ def over_dense(df: pd.DataFrame, dense: str = DENSE) -> pd.DataFrame:
     The others have the first share of blocks.
     """
     us = where(df, density=DENSITIES[0]).pivot_table(index="n", columns="variant", values="median_us", aggfunc="last")
-    over = (1 / us[[name for name in CALLED if name in us and name != dense]]).mul(us[dense], axis=0)
-    return over.rename(columns=CALLED).assign(ms=us[dense] / 1e3).reset_index()
+    return (
+        (1 / us[[name for name in CALLED if name in us and name != dense]])
+        .mul(us[dense], axis=0)
+        .rename(columns=CALLED)
+        .assign(ms=us[dense] / 1e3)
+        .reset_index()
+    )
 
 
 def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:

@@ -275,14 +275,16 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
     """
     if not found:
         return None
-    named = [
-        df.assign(
-            precision=pool.about.precision,
-            advice=f"{pool.about.precision}, {df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}",
-        )
-        for pool, df in found
-    ]
-    data = pd.concat(named, ignore_index=True)
+    data = pd.concat(
+        [
+            df.assign(
+                precision=pool.about.precision,
+                advice=f"{pool.about.precision}, {df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}",
+            )
+            for pool, df in found
+        ],
+        ignore_index=True,
+    )
     return charts.boxes(
         data,
         charts.About({"ratio": "time over the best one's"}),

@@ -394,7 +394,7 @@ def stalls(study: Study) -> pd.DataFrame:
     apart = share[(share >= 0.05) | (share > 0) & share.index.isin(["long_scoreboard", "barrier", "drain"])].index[:9]
     table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
     return (
-        table.rename_axis(["size", "variant"], columns="reason")
+        table.rename_axis(index=["size", "variant"], columns="reason")
         .stack()
         .rename("warps_stalled_per_issue")
         .reset_index()

@@ -11,6 +11,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 import pytest
+from refused import refused
 
 from artifact import paths, registry
 from artifact.book import charts, figures, text
@@ -233,8 +234,7 @@ def test_every_table_and_figure_of_a_chapter_is_specified(kind, shows, system):
 def test_a_specification_that_is_none_is_one_sentence_with_its_file(kind, written, said, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "home", lambda _: tmp_path)
     (tmp_path / f"{kind}.toml").write_text(written)
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / kind}.toml, [one]: the key {said}")):
-        figures.specs(str(tmp_path), kind)
+    refused(re.escape(f"{tmp_path / kind}.toml, [one]: the key {said}"), figures.specs, str(tmp_path), kind)
 
 
 def test_what_a_page_shows_is_escaped():

@@ -1,10 +1,8 @@
 """Figures as data: every kind draws, every figure of a chapter is specified, those of a built book are legible."""
 
 import importlib
-import inspect
 import re
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import jinja2
@@ -119,19 +117,6 @@ def test_a_figure_is_saved_with_its_data_and_gives_the_same_bytes():
     assert np.isclose(pd.read_csv(made.csv)["value"], table()["value"], equal_nan=True).all()
     assert made.markdown.startswith("::::{dropdown} Folded\n```{figure} ../figures/room/some_name.svg")
     assert ":name: room-some-name" in made.markdown and ":alt: What it shows." in made.markdown
-
-
-@pytest.mark.parametrize("system", SPECIFIED)
-def test_a_specification_says_what_its_kind_takes(system):
-    for name, spec in SPECS[system].items():
-        assert re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name) and {"caption", "alt"} <= {*spec}
-        arguments = {k: v for k, v in spec.items() if k not in figures.ABOUT}
-        if "kind" in spec:
-            common = {f.name for f in fields(charts.About)}
-            own = {k: v for k, v in arguments.items() if k not in common}
-            inspect.signature(charts.KINDS[spec["kind"]]).bind(None, None, **own)
-        else:
-            assert not arguments, name
 
 
 @pytest.mark.parametrize(("system", "name"), DRAWN)

@@ -108,10 +108,3 @@ def test_the_harness_names_no_system():
         if (found := sorted(set(names.findall(path.read_text(encoding="utf-8")))))
     }
     assert len(files) > 50 and naming == {}
-
-
-def test_no_system_needs_another_s_trial():
-    for system in registry.find():
-        for path in (registry.FOLDER / system).rglob("*.py"):
-            of = re.findall(r"artifact\.systems\.(\w+)", path.read_text(encoding="utf-8"))
-            assert set(of) <= {system}, f"{path}: a system can be taken away only with those it needs"

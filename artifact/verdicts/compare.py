@@ -19,7 +19,6 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
-from artifact.verdicts.evidence import CEILINGS
 
 SPEEDUP_TOLERANCE = 0.05  #: median difference of the speedups of a variant in an experiment
 TIME_TOLERANCE = 0.10  #: the same of its times
@@ -82,13 +81,13 @@ def compare(
     for folder in sides:
         if not records.systems(folder):
             raise FileNotFoundError(f"{folder}: there are no records of any system; `make measure` makes them.")
-    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
+    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != evidence.CEILINGS]
     systems = [name for name in both if system in (None, name)]
     if not systems:
         which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
         raise ValueError(f"{which} records on both sides; those that have: {known}.")
     gpus = [[records.read_machine(side / name) for name in systems][0]["gpu"] for side in sides]
-    every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
+    every = [system] if system else [name for name in records.systems(shipped) if name != evidence.CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
     rows, key = total[total["room"].isin(systems)], ["variant", *_POINT]
     common = [

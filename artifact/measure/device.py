@@ -254,8 +254,7 @@ def git(*arguments: str, root: Path | None = None) -> str:
     """
     command = ("git", "-C", str(root or paths.ROOT), *arguments)
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip())
+    contract.require(done.returncode == 0, done.stderr.strip(), RuntimeError)
     return done.stdout.strip()
 
 

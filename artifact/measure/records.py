@@ -532,8 +532,7 @@ def read_machine(folder: Path) -> dict[str, Any]:
     Errors are one sentence, as in `read`.
     """
     machine = read_json(folder / MACHINE, None)
-    if machine is None:
-        raise FileNotFoundError(f"{folder / MACHINE}: the record of the machine is missing.")
+    require(machine is not None, f"{folder / MACHINE}: the record of the machine is missing.", FileNotFoundError)
     return _checked_machine(machine, folder / MACHINE)
 
 
@@ -676,14 +675,13 @@ def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
     The index holds experiment and POINT, in the order of the records. Raises ValueError if one has
     no rows, or if they share no point.
     """
-    times = df.set_index(["experiment", *POINT]).groupby("variant")["median_us"]
-    known = ", ".join(df["variant"].unique()) or "none"
+    at, known = df.set_index(["experiment", *POINT]), list(df["variant"].unique())
     for name in (variant, baseline):
-        require(name in times.groups, f"There is no variant {name!r} in the records; they have {known}.")
-    ours, theirs = times.get_group(variant), times.get_group(baseline)
-    shared = ours.index[ours.index.isin(theirs.index)]
-    require(not shared.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
-    return (theirs.loc[shared] / ours.loc[shared]).rename("speedup")
+        require(name in known, f"There is no variant {name!r} in the records; they have {', '.join(known) or 'none'}.")
+    ours, theirs = (at.loc[at["variant"] == name, "median_us"] for name in (variant, baseline))
+    found = (theirs.reindex(ours.index) / ours).dropna().rename("speedup")
+    require(not found.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
+    return found
 
 
 def geomean(values: Sequence[float] | pd.Series) -> float:

@@ -137,12 +137,13 @@ class Run:
             if not isinstance(contenders, Mapping):
                 raise ValueError(f"{experiment} needs callables to measure, but got only names: pass a dict")
             self._measure(path, experiment, asked, contenders, timer)
-        elif not path.exists():
-            known = ", ".join(records.experiments(self.folder)) or "none"
-            raise FileNotFoundError(
-                f"there are no records of {self.room}/{experiment} on {self.gpu} "
-                f"(recorded: {known}): measure it on a GPU, or choose one of these"
-            )
+        require(
+            self.mode == "measure" or path.exists(),
+            f"there are no records of {self.room}/{experiment} on {self.gpu} "
+            f"(recorded: {', '.join(records.experiments(self.folder)) or 'none'}): measure it on a GPU, "
+            "or choose one of these",
+            FileNotFoundError,
+        )
         if not asked or not names:
             return pd.DataFrame(columns=list(records.COLUMNS))
         return select(records.read(path), asked, names, f"{self.room}/{experiment} on {self.gpu}")
@@ -155,8 +156,7 @@ class Run:
         contenders: Mapping[str, Contender],
         timer: Timer,
     ) -> None:
-        df = records.read(path) if path.exists() else pd.DataFrame()
-        known = {_key(there.variant, there) for there in df.itertuples()}
+        known = {_key(x.variant, x) for x in records.read(path).itertuples()} if path.exists() else set()
         todo = [p for p in problems if any(_key(name, p) not in known for name in contenders)]
         if problems and contenders:
             records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
@@ -248,11 +248,12 @@ def _recorded(system: str, asked: str, gpu: str, preset: str, seed: int, root: P
     folder = known / system / (records.REPEAT if repeat else "")
     # A repetition on the same machine needs no second description of it.
     described = folder if (folder / records.MACHINE).exists() else known / system
-    if not described.is_dir():
-        raise FileNotFoundError(
-            f"there are no records of system {system!r} on {known.name} "
-            f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU"
-        )
+    require(
+        described.is_dir(),
+        f"there are no records of system {system!r} on {known.name} "
+        f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU",
+        FileNotFoundError,
+    )
     return Run(system, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
 
 

@@ -49,11 +49,6 @@ class Frame:
     at: np.ndarray  #: row -> number of its point
     points: pd.MultiIndex  #: of INDEX
 
-    @property
-    def index(self) -> pd.MultiIndex:
-        """The point of each row."""
-        return self.points[self.at]
-
     @cached_property
     def times(self) -> pd.DataFrame:
         """Median times, as `wide`."""
@@ -135,8 +130,7 @@ class Evidence:
             self.frames[key] = replace(whole, df=whole.df[kept], at=whole.at[kept])
         self.seen.update(names)
         for name in variants:
-            known = name in self.frames[key].labels
-            need(known, f"The variant {name!r} was not measured in {', '.join(names)}.")
+            need(name in self.frames[key].labels, f"The variant {name!r} was not measured in {', '.join(names)}.")
         return self.frames[key]
 
     def _whole(self, names: Sequence[str]) -> Frame:
@@ -147,13 +141,9 @@ class Evidence:
             if self.repeats and len(names) > 1:
                 # Times and rates of each contender at each point are geometric means over the experiments that have it,
                 # other columns those of the first.
-                runs = df.groupby(list(records.KEY), sort=False)
-                mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
-                df = (
-                    runs.first()
-                    .assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
-                    .reset_index()[df.columns]
-                )
+                rates, both = ["median_us", "tflops", "gbps"], " and ".join(dict.fromkeys(df["experiment"]))
+                runs, logs = (x.groupby(list(records.KEY), sort=False) for x in (df, df.assign(**np.log(df[rates]))))
+                df = runs.first().assign(experiment=both, **np.exp(logs[rates].mean())).reset_index()[df.columns]
             at = df.groupby(INDEX, sort=False).ngroup().to_numpy()
             points = pd.MultiIndex.from_frame(df.loc[~pd.Series(at).duplicated(), INDEX])
             self.frames[key] = Frame(df, at, points)
@@ -220,7 +210,7 @@ class Evidence:
         framed, actual = self.framed(experiments), "best_of" if variant in (BEST, ROOM_BEST) else "variant"
         asked = (framed.df["variant"] == variant).to_numpy()
         keys = framed.df.loc[asked, [actual, *SHAPE]].itertuples(index=False, name=None)
-        at = framed.index[asked].droplevel(["label", "useful_flops"])
+        at = framed.points[framed.at[asked]].droplevel(["label", "useful_flops"])
         found = pd.Series(map(self.counts[metric].get, keys), at, float, metric).dropna()
         need(not found.empty, f"The counter {metric} was not profiled for {variant}.")
         self.seen.add(records.COUNTERS)
@@ -255,10 +245,9 @@ def place(experiment: str, folder: Path, system: str) -> Path:
 
 def ceilings(folder: Path) -> dict[str, dict[str, float]]:
     """Return what microbenchmarks reached on a GPU, as `records.ceilings`; nothing where they were not measured."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return records.ceilings(folder)
-    except FileNotFoundError:
-        return {}
+    return {}
 
 
 def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFrame:
@@ -418,8 +407,7 @@ def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFram
 def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict[str, pd.Series]:
     """Return a column of records, by variant, indexed by experiment and point."""
     values = (df[column] if isinstance(column, str) else column).set_axis(pd.MultiIndex.from_frame(df[INDEX]))
-    variant = df["variant"].to_numpy()
-    return {n: values[variant == n].rename("value") for n in names}
+    return {name: values[(df["variant"] == name).to_numpy()].rename("value") for name in names}
 
 
 def denser(s: pd.Series, than: float) -> pd.Series:

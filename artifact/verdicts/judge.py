@@ -54,6 +54,7 @@ from artifact.verdicts.measures import (
     VERDICTS,
     Outcome,
 )
+from kernels.contract import require
 
 #: Of a verdict: the claim; its numbers: the value that was judged, between low and high, in `unit`, and the threshold
 #: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
@@ -118,10 +119,9 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
 def drawings(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """Return (claim, verdict) -> its row of what `uncertainty` wrote beside the records of a GPU; nothing without."""
-    if not (path := folder / STABILITY).is_file():
-        return {}
-    df = pd.read_csv(path).fillna({"next": ""})
-    return {(row["claim"], row["verdict"]): row for row in df.to_dict("records")}
+    path = folder / STABILITY
+    rows = pd.read_csv(path).fillna({"next": ""}).to_dict("records") if path.is_file() else []
+    return {(row["claim"], row["verdict"]): row for row in rows}
 
 
 def carried(claim: Claim, verdict: str, gpu: str) -> str:
@@ -297,13 +297,12 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], 
     e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
-    said, missing = "", ""
+    seen = {"published": claim.published, "measured": outcome.measured, "missing": ""}
     try:
         said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason)
     except NotMeasured as nothing:
-        missing = str(nothing)
+        said, seen["missing"] = "", str(nothing)
     beyond = outcome.verdict == EXCEEDED and not claim.reason
-    seen = {"published": claim.published, "measured": outcome.measured, "missing": missing}
     return said or measures.say("beyond" if beyond else "plain", seen)
 
 
@@ -499,11 +498,11 @@ def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str
         rest, count = re.subn(rf"(?<![\w.]){re.escape(key)}(?![\w-])(?:\.\d+)*", "", rest)
         found |= {key} if count else set()
     found = found or {figure for figure in figures if figure in sections}
-    if not found or re.search(r"\w", rest):
-        raise ValueError(
-            f"{where!r} names {rest.strip(' ;,') or 'no section'!r} of its source, whose sections are: "
-            f"{', '.join(sections)}."
-        )
+    require(
+        found and not re.search(r"\w", rest),
+        f"{where!r} names {rest.strip(' ;,') or 'no section'!r} of its source, whose sections are: "
+        f"{', '.join(sections)}.",
+    )
     return [key for key in sections if key in found], figures
 
 

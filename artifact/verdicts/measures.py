@@ -29,6 +29,7 @@ from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import evidence
 from artifact.verdicts.evidence import QUANTITIES, Evidence, NotMeasured, Values, contenders, denser, need
+from kernels.contract import require
 
 REPRODUCED = "reproduced"
 EXCEEDED = "exceeded"  #: beyond what is stated, on the better side
@@ -490,6 +491,11 @@ class Rule:
     at: Mapping[str, object] = field(default_factory=dict)  #: column: value, or list of values
     repeats: bool = False  #: the experiments are runs of one measurement
 
+    @property
+    def named(self) -> list[str]:
+        """The contenders that the quantity is of, and those that it is over."""
+        return [name for key in ("of", "over") for name in contenders(self.quantity.keywords.get(key) or ())]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -556,9 +562,8 @@ def table(part: str, system: str) -> dict[str, Callable[..., Any]]:
     """Return every function that a claim of the system may name as this part, by name."""
     shared, listed, _ = PARTS[part]
     here = (registry.FOLDER / system / "measures.py").is_file()
-    return {
-        f.__name__: f for f in (*shared, *(getattr(registry.module(system, "measures"), listed, ()) if here else ()))
-    }
+    own = getattr(registry.module(system, "measures"), listed, ()) if here else ()
+    return {f.__name__: f for f in (*shared, *own)}
 
 
 def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
@@ -568,10 +573,8 @@ def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
     `name`.
     """
     (first, value), *rest = words.items()
-    said, known = str(first).replace(" ", "_"), table(key, system)
-    if said not in known:
-        raise ValueError(f"{name} names {said!r} as its {key!r}; known: {', '.join(known)}.")
-    skip = PARTS[key][2]
+    said, known, skip = str(first).replace(" ", "_"), table(key, system), PARTS[key][2]
+    require(said in known, f"{name} names {said!r} as its {key!r}; known: {', '.join(known)}.")
     given = [None] * skip + [value] * (value is not None)
     try:
         bound = inspect.signature(known[said]).bind(*given, **dict(rest))
@@ -633,5 +636,4 @@ def apart(s: pd.Series, level: str = "experiment") -> dict[Any, pd.Series]:
 
 def each(of: Mapping[str, Any], show: Any) -> str:
     """List names, each with its value as `show` has it: a function, or a format."""
-    write = show if callable(show) else show.format
-    return ", ".join(f"{name} {write(value)}" for name, value in of.items())
+    return ", ".join(f"{name} {(show if callable(show) else show.format)(value)}" for name, value in of.items())

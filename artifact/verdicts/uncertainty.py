@@ -184,15 +184,13 @@ def stated(claim: load.Claim) -> float | None:
 # ---------------------------------------------------------------- all claims of a GPU
 
 
-def stability(folder: Path, only: Sequence[load.Claim] = ()) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stability(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return COLUMNS of the claims that the records in `folder` decide, and their verdicts in each resample.
-
-    only: of these claims, else of all.
 
     No probability where nothing can be drawn, as of a counter that was read once at one point, nor where the verdict is
     that these inputs do not decide.
     """
-    claims = only or load.claims()
+    claims = load.claims()
     judged, rows, draws = judge.kept(claims, folder).set_index("id"), [], {}
     of = cache(lambda room, run: Evidence(folder, room))
     for claim in (claim for claim in claims if judged["verdict"][claim.id] != measures.NOT_MEASURED):
@@ -235,12 +233,13 @@ def tally(judged: Mapping[str, pd.DataFrame], draws: Mapping[str, pd.DataFrame])
 
 def scaled(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return factor, claim, verdict, otherwise and way, of the verdicts that change where all tolerances are scaled."""
-    now, found = judge.deciding(judged), []
+    now, found = judge.deciding(judged).set_index("id"), []
+    gpu = {system: judge.decider(judged, system) for system in now["room"].unique()}
     for factor in FACTORS:
         claims = load.read(registry.FOLDER, factor)
-        every = {gpu: judge.judge(claims, paths.RECORDED / gpu) for gpu in judged}
-        found.append(now[["id", "verdict"]].assign(factor=factor, otherwise=judge.deciding(every)["verdict"]))
-    df = pd.concat(found).rename(columns={"id": "claim"})
+        every = [judge.judge([c for c in claims if gpu[c.room] == name], paths.RECORDED / name) for name in judged]
+        found.append(now[["verdict"]].assign(factor=factor, otherwise=pd.concat(every).set_index("id")["verdict"]))
+    df = pd.concat(found).rename_axis("claim").reset_index()
     ranks = df[["verdict", "otherwise"]].map(measures.VERDICTS.index)
     df = df.assign(way=np.where(ranks["otherwise"] < ranks["verdict"], "up", "down"))
     return df.loc[df["verdict"] != df["otherwise"], ["factor", "claim", "verdict", "otherwise", "way"]]

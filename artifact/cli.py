@@ -441,8 +441,7 @@ def _trial_problems(system: Any, options: Options) -> list:
             options.n is not None and not options.m and not options.k and not further,
             "A matrix has its sizes and its density: beside --matrix give -n alone.",
         )
-        a = matrices.read(options.matrix)
-        return [system.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
+        return [system.problem_from_csr(matrices.read(options.matrix), options.n, options.seed, options.matrix.stem)]
     if all(sizes):
         return [system.problem(**_asked(system, options))]
     require(
@@ -473,13 +472,11 @@ def _profile(options: Options) -> None:
     from artifact.profiling import ncu
 
     listed = registry.profiles()
-    chosen = _among(options.room or None, listed, "There is no profile of {}")
-    info = device.require()
-    known = load.claims()
+    chosen, info = _among(options.room or None, listed, "There is no profile of {}"), device.require()
     for system, plan in listed.items() if chosen is None else [(chosen, listed[chosen])]:
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
         print(f"{system}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
-        wanted = load.counters_wanted(claim for claim in known if claim.room == system)
+        wanted = load.counters_wanted(claim for claim in load.claims() if claim.room == system)
         where = paths.RECORDS.joinpath(info.slug, *system.split("."))  # a part of a system lies in its folder
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:

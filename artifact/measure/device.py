@@ -409,5 +409,4 @@ def _property_version(get_property) -> str:
 def _cpu() -> str:
     """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
     text = _ask(lambda: Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), "")
-    found = re.search(r"^model name[ \t]*:[ \t]*(\S.*?)\s*$", text, re.MULTILINE)
-    return found[1] if found else platform.machine()
+    return next(iter(re.findall(r"^model name[ \t]*:[ \t]*(\S.*?)\s*$", text, re.MULTILINE)), platform.machine())

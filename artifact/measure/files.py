@@ -150,8 +150,8 @@ def problems(folder: Path, shipped: Path) -> Iterator[str]:
     for name in sorted({*here, *said, *known}):
         content = here[name].read_bytes() if name in here else b""
         if sha256(content).hexdigest() != said.get(name):
-            where = changed(content, said.get(name, ""), shipped / name)
-            yield f"{folder / name}: {where or 'the file'} is not as it was written, for {MACHINE} has another digest."
+            where = changed(content, said.get(name, ""), shipped / name) or "the file"
+            yield f"{folder / name}: {where} is not as it was written, for {MACHINE} has another digest."
         count = len(rows(content.decode(errors="replace"))) if name.endswith(".csv") and name != PROVENANCE else 0
         if count != len(known.get(name, ())):
             yield f"{folder / name}: there are {count} rows, but {len(known.get(name, ()))} in {PROVENANCE}."

@@ -36,8 +36,7 @@ def listed(path: Path = LIST) -> pd.DataFrame:
     A list may have columns more, such as rows, cols and nnz. Raises FileNotFoundError for no list.
     """
     require(path.is_file(), f"{path}: this list of matrices is missing", FileNotFoundError)
-    text = dict.fromkeys(("name", "group", "domain"), str)
-    return pd.read_csv(path, comment="#", dtype=text, keep_default_na=False)
+    return pd.read_csv(path, comment="#", dtype=dict.fromkeys(("name", "group", "domain"), str), keep_default_na=False)
 
 
 def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:

@@ -326,22 +326,15 @@ def write(path: Path, df: pd.DataFrame) -> Path:
 def append(path: Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     """Add rows to the record at `path`; a row of the same variant and point replaces the old one.
 
-    Raises ValueError, and leaves the file as it was, if the rows are not valid, or not of this file. What was there is
-    validated again only where a row is replaced, or a column is new.
+    Raises ValueError, and leaves the file as it was, if the rows are not valid, or not of this file.
     """
     new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     text = _text(new, path)  # before merging: a bad row is reported as itself
     if not path.exists():
         return write_text(path, text)
-    there, header = path.read_text(encoding="utf-8"), text.partition("\n")[0]
-    if there.startswith(header + "\n") and there.endswith("\n"):
-        known = pd.read_csv(io.StringIO(there), usecols=[*KEY, *ONE_PER_FILE], keep_default_na=False)
-        both = pd.concat([known, new[known.columns]])
-        if not both.duplicated(list(KEY)).any() and (both[list(ONE_PER_FILE)].nunique() == 1).all():
-            return write_text(path, there + text[len(header) + 1 :])
     read(path)  # or it is refused
     # As texts: rows that stay are the same, letter by letter.
-    tables = [pd.read_csv(io.StringIO(x), dtype=str, keep_default_na=False) for x in (there, text)]
+    tables = [pd.read_csv(x, dtype=str, keep_default_na=False) for x in (path, io.StringIO(text))]
     merged = pd.concat(tables).fillna("").drop_duplicates(list(KEY), keep="last")
     text = merged[sorted(merged, key=[*COLUMNS].index)].to_csv(index=False, lineterminator="\n")
     _valid(text, str(path), _place(path))
@@ -640,12 +633,10 @@ def resolve(gpu: str, root: Path) -> Path:
 
 
 def ceilings(gpu_folder: Path) -> dict[str, dict[str, float]]:
-    """Measured ceilings of a GPU: microbenchmark -> {"gbps": …, "tflops": …}, the best of its rows.
-
-    Raises FileNotFoundError if they were not measured.
-    """
+    """Measured ceilings of a GPU: microbenchmark -> {"gbps": …, "tflops": …}, the best of its rows; nothing without."""
     path = gpu_folder / CEILINGS / f"{CEILINGS}.csv"
-    return whole(read(path), path).groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
+    df = whole(read(path), path) if path.is_file() else pd.DataFrame(columns=["variant", "gbps", "tflops"])
+    return df.groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
 
 
 # ---------------------------------------------------------------- arithmetic on records

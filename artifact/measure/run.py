@@ -267,8 +267,8 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     with contextlib.suppress(FileNotFoundError, ValueError):
         old = records.read_machine(folder)
     same = bool(old) and all(old.get(key) == machine.get(key) for key in SAME)
-    every = (path for path in sorted(folder.glob("*.csv")) if path.stem != records.PROVENANCE)
-    aside = [path for path in every if not same or _seed(path) not in (None, seed)]
+    every = {*folder.glob("*.csv")} - {folder / f"{records.PROVENANCE}.csv"}
+    aside = [path for path in sorted(every) if not same or _seed(path) not in (None, seed)]
     for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
         path.with_suffix(".json").unlink(missing_ok=True)  # as the plan, it speaks of them
@@ -561,10 +561,9 @@ def compile_report(
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
     access), "FFMA" or "HMMA.SP", where any kernel has them.
     """
-    module = importlib.import_module(f"kernels.{system}")
     jobs = [
         (kernel, entry, made)
-        for kernel in module.VARIANTS.values()
+        for kernel in importlib.import_module(f"kernels.{system}").VARIANTS.values()
         for entry in kernel.entries[: 1 if first else None]
         for made in kernel.targets
         if (variants is None or kernel.name in variants) and target in (None, made)
@@ -623,8 +622,8 @@ def _key(variant: str, point: Any) -> tuple:
 
 def point_name(problem: Problem) -> str:
     """Return what a line of progress and the dealing out of points call a point; a record's row has the same fields."""
-    where = f"m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
-    return ", ".join(filter(None, (problem.label, where)))
+    sizes = f"m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
+    return f"{problem.label}, {sizes}" if problem.label else sizes
 
 
 @contextlib.contextmanager

@@ -48,11 +48,10 @@ def sass(tree: Path, system: str) -> dict[str, str]:
     )
     if run.returncode:
         raise RuntimeError(f"{system} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}")
-    made = json.loads(run.stdout)
     return {
         # Names of templates' parameters are in the symbol alone, which is no code.
         name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code))).replace(symbol, "")
-        for name, (code, symbol) in made.items()
+        for name, (code, symbol) in json.loads(run.stdout).items()
     }
 
 

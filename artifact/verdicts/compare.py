@@ -80,8 +80,8 @@ def compare(
     for tolerance in tolerances.values():
         require(tolerance > 0, f"A tolerance must be a positive number, not {tolerance}.")
     for folder in sides:
-        said = f"{folder}: there are no records of any system; `make measure` makes them."
-        require(records.systems(folder), said, FileNotFoundError)
+        none = f"{folder}: there are no records of any system; `make measure` makes them."
+        require(records.systems(folder), none, FileNotFoundError)
     both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
     systems = [name for name in both if system in (None, name)]
     which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
@@ -103,10 +103,9 @@ def compare(
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
     mine = [claim for claim in load.claims() if claim.room in systems]
     each = dict(zip(SIDES, (judge.kept(mine, side) for side in sides), strict=True))
-    verdicts = each["fresh"][["id", "room", "says", "aside"]]
-    for side, own in each.items():
-        of = {side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]}
-        verdicts = verdicts.assign(**of)
+    names = {"verdict": "{}", "measured": "{}_measured", "value": "{}_value"}
+    of_sides = {name.format(side): own[key] for side, own in each.items() for key, name in names.items()}
+    verdicts = each["fresh"][["id", "room", "says", "aside"]].assign(**of_sides)
     verdicts = verdicts.assign(
         agrees=agreeing(verdicts),
         basis=list(map(_basis, each["fresh"]["rests"], each["shipped"]["rests"])),
@@ -117,7 +116,7 @@ def compare(
         known = verdicts[~verdicts["shipped"].isin(measures.OPEN)]
         given, how = int((~known["fresh"].isin(measures.OPEN)).sum()), "`make measure` and `make profile` measure"
         _enough(given, len(known), f"{fresh} gives", f"verdicts that {shipped} gives", how)
-    (ours, theirs), summary = map(evidence.ceilings, sides), _summary(points, tolerances, same_gpu)
+    (ours, theirs), summary = map(records.ceilings, sides), _summary(points, tolerances, same_gpu)
     return Comparison(
         fresh=gpus[0],
         shipped=gpus[1],
@@ -197,8 +196,7 @@ def _times(claim: load.Claim, points: pd.DataFrame) -> dict[str, float]:
 
 def agreeing(verdicts: pd.DataFrame) -> pd.Series:
     """Whether the columns fresh and shipped say the same, or one of them cannot say."""
-    unknown = verdicts[["fresh", "shipped"]].isin(measures.OPEN).any(axis=1)
-    return (verdicts["fresh"] == verdicts["shipped"]) | unknown
+    return (verdicts["fresh"] == verdicts["shipped"]) | verdicts[[*SIDES]].isin(measures.OPEN).any(axis=1)
 
 
 def counted(verdicts: pd.DataFrame) -> dict[str, Any]:

@@ -122,32 +122,31 @@ class Evidence:
         names = sweeps(experiments)
         key = (*names, repr(self.where), self.repeats)
         if key not in self.frames:
-            whole = self._whole(names)
-            kept = np.ones(len(whole.df), dtype=bool)
-            for column, value in self.where.items():
-                kept &= whole.df[column].isin(value if isinstance(value, list) else [value]).to_numpy()
-            need(bool(kept.any()), f"The records of {', '.join(names)} have nothing at {self.kept}.")
-            self.frames[key] = replace(whole, df=whole.df[kept], at=whole.at[kept])
+            self.frames[key] = (
+                self._among(self.only({}, self.repeats).framed(names)) if self.where else self._all(names)
+            )
         self.seen.update(names)
         for name in variants:
             need(name in self.frames[key].labels, f"The variant {name!r} was not measured in {', '.join(names)}.")
         return self.frames[key]
 
-    def _whole(self, names: Sequence[str]) -> Frame:
-        """Return the records of experiments, whatever `where` keeps of them."""
-        key = (*names, self.repeats)
-        if key not in self.frames:
-            df = pd.concat([self._one(name) for name in names], ignore_index=True)
-            if self.repeats and len(names) > 1:
-                # Times and rates of each contender at each point are geometric means over the experiments that have it,
-                # other columns those of the first.
-                rates, both = ["median_us", "tflops", "gbps"], " and ".join(dict.fromkeys(df["experiment"]))
-                runs, logs = (x.groupby(list(records.KEY), sort=False) for x in (df, df.assign(**np.log(df[rates]))))
-                df = runs.first().assign(experiment=both, **np.exp(logs[rates].mean())).reset_index()[df.columns]
-            at = df.groupby(INDEX, sort=False).ngroup().to_numpy()
-            points = pd.MultiIndex.from_frame(df.loc[~pd.Series(at).duplicated(), INDEX])
-            self.frames[key] = Frame(df, at, points)
-        return self.frames[key]
+    def _among(self, whole: Frame) -> Frame:
+        """Return the rows that `where` keeps."""
+        held = [whole.df[c].isin(v if isinstance(v, list) else [v]).to_numpy() for c, v in self.where.items()]
+        kept, names = np.logical_and.reduce(held), whole.df["experiment"].unique()
+        need(bool(kept.any()), f"The records of {', '.join(names)} have nothing at {self.kept}.")
+        return replace(whole, df=whole.df[kept], at=whole.at[kept])
+
+    def _all(self, names: Sequence[str]) -> Frame:
+        df = pd.concat([self._one(name) for name in names], ignore_index=True)
+        if self.repeats and len(names) > 1:
+            # Times and rates of each contender at each point are geometric means over the experiments that have it,
+            # other columns those of the first.
+            rates, both = ["median_us", "tflops", "gbps"], " and ".join(dict.fromkeys(df["experiment"]))
+            runs, logs = (x.groupby(list(records.KEY), sort=False) for x in (df, df.assign(**np.log(df[rates]))))
+            df = runs.first().assign(experiment=both, **np.exp(logs[rates].mean())).reset_index()[df.columns]
+        at = df.groupby(INDEX, sort=False).ngroup().to_numpy()
+        return Frame(df, at, pd.MultiIndex.from_frame(df[INDEX].drop_duplicates()))
 
     def labels(self, experiments: Iterable[str], variants: Iterable[str] = ()) -> set[str]:
         """Return the real matrices at which each of `variants` was measured, or is left out for a reason given.
@@ -173,7 +172,7 @@ class Evidence:
         path = place(name, self.folder, self.room)
         if name == CEILINGS:
             records.check_system(path.parent)
-            df = pd.DataFrame(ceilings(self.folder))
+            df = pd.DataFrame(records.ceilings(self.folder))
         elif name.startswith(OTHERS) or SERIES in name:
             df = _of_sources(path, self.room, name, self.folder.name)
         else:
@@ -241,13 +240,6 @@ def place(experiment: str, folder: Path, system: str) -> Path:
     if SERIES in experiment:
         return registry.published(system, experiment.partition(SERIES)[0])
     return folder / (CEILINGS if experiment == CEILINGS else system) / f"{experiment}.csv"
-
-
-def ceilings(folder: Path) -> dict[str, dict[str, float]]:
-    """Return what microbenchmarks reached on a GPU, as `records.ceilings`; nothing where they were not measured."""
-    with contextlib.suppress(FileNotFoundError):
-        return records.ceilings(folder)
-    return {}
 
 
 def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFrame:

@@ -157,8 +157,8 @@ def _state() -> str:
 
     It is made of the files' sizes and times.
     """
-    files = sorted(path for folder in ("artifact", "kernels") for path in (paths.ROOT / folder).rglob("*.*"))
-    found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.suffix in FOLLOWED]
+    files = sorted(x for folder in ("artifact", "kernels") for x in (paths.ROOT / folder).rglob("*.*"))
+    found = [(str(x), x.stat().st_size, x.stat().st_mtime_ns) for x in files if x.suffix in FOLLOWED]
     return hashlib.sha256(repr((str(paths.RECORDED), found)).encode()).hexdigest()
 
 
@@ -185,8 +185,7 @@ def decider(judged: Mapping[str, pd.DataFrame], system: str) -> str:
     Else the first of all. judged: as `everywhere`.
     """
     own = [gpu for gpu in judged if of_kind(system, gpu)]
-    given = {gpu: judged[gpu].loc[judged[gpu]["room"] == system, "verdict"] for gpu in own}
-    measured = [gpu for gpu in own if (given[gpu] != NOT_MEASURED).any()]
+    measured = [gpu for gpu in own if len(judged[gpu].query("room == @system and verdict != @NOT_MEASURED"))]
     return next(iter([*measured, *judged]))
 
 

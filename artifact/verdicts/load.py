@@ -296,18 +296,17 @@ def _rule(
     written |= {"expect": words["expect"] | given} if given else {}
     words["expect"] = {k: _said(v, numbers, name) for k, v in (words["expect"] | given).items()}
     ends = [v for said in words["expect"].values() for v in (said if isinstance(said, list) else [said])]
-    endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
     told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
     alone = repeats and len(evidence.sweeps(experiments)) < 2
     _refuse(
         name,
         ["has 'repeats' and no two experiments that repeat each other"] * alone,
-        [f"has the number {v} in its 'expect'; {told}" for v in endless],
+        [f"has the number {v} in its 'expect'; {told}" for v in ends if isinstance(v, float) and not math.isfinite(v)],
     )
     parts = {key: measures.part(key, word, system, name) for key, word in words.items()}
     over = parts["quantity"].keywords.get("over")
-    lone = bool(also) and not (over and isinstance(over, str))
-    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * lone)
+    lone = also and not (over and isinstance(over, str))
+    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(lone))
     return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
 
 

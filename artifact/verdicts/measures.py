@@ -28,7 +28,7 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import evidence
-from artifact.verdicts.evidence import QUANTITIES, Evidence, NotMeasured, Values, contenders, denser, need
+from artifact.verdicts.evidence import QUANTITIES, Evidence, Values, contenders, denser, need
 from kernels.contract import require
 
 REPRODUCED = "reproduced"
@@ -392,9 +392,8 @@ def within(
             half = low - tolerance <= records.geomean(values) <= high + tolerance
         return REPRODUCED if inside >= (1.0 if r.lines else OFTEN) else PARTLY if half else NOT_REPRODUCED
 
-    values = np.asarray(r.values, dtype=float)
-    verdict = _sided(judge, values, between, better)
-    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": share(values, tolerance)})
+    values, threshold = np.asarray(r.values, dtype=float), (low - tolerance, high + tolerance)
+    return Judged(_sided(judge, values, between, better), threshold, {"inside": share(values, tolerance)})
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -540,11 +539,10 @@ def judged(rule: Rule, values: Values) -> Outcome:
     )
     if values.upper is None:
         return below
-    above = judged(rule, values.upper)
-    if below.verdict != above.verdict:
-        how = _said_of(rule.quantity, "how", {"v": values, **values.data})
-        raise NotMeasured(f"{how} These leave it between {below.measured} and {above.measured}.")
-    return replace(below, measured=f"between {below.measured} and {above.measured}")
+    above, how = judged(rule, values.upper), _said_of(rule.quantity, "how", {"v": values, **values.data})
+    between = f"between {below.measured} and {above.measured}"
+    need(below.verdict == above.verdict, f"{how} These leave it {between}.")
+    return replace(below, measured=between)
 
 
 def numbers(reduced: Reduced) -> np.ndarray:
@@ -597,8 +595,8 @@ def told(rule: Rule, r: Reduced, judged: Judged) -> tuple[str, str]:
     named = not isinstance(rule.quantity.keywords.get("of", ""), str) if r.of.named is None else r.of.named
     seen |= {"tail": f" {seen['tail']}".rstrip(), "v": r.of, "each": r.values, "r": r, "named": named}
     seen |= {**r.data, **judged.data}
-    measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
     why = (_said_of(rule.expect, "asked", seen), _said_of(rule.reduce, "why", seen), seen["how"])
+    measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
     return measured, " ".join(filter(None, why))
 
 

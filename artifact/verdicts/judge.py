@@ -168,6 +168,12 @@ def everywhere(claims: Iterable[Claim], folders: Mapping[str, Path]) -> dict[str
     return {gpu: kept(claims, folder) for gpu, folder in folders.items()}
 
 
+def shipped() -> dict[str, pd.DataFrame]:
+    """Return `everywhere` of all claims by the shipped records, those of the home GPU first."""
+    gpus = sorted(records.list_gpus(paths.RECORDED), key=lambda gpu: gpu != paths.HOME)
+    return everywhere(load.claims(), {gpu: paths.RECORDED / gpu for gpu in gpus})
+
+
 def to_csv(judged: Mapping[str, pd.DataFrame]) -> str:
     """Return the text of SHIPPED: claim, GPU, verdict. judged: name of a GPU -> the verdicts by its records."""
     df = pd.concat(df.assign(claim=df["id"], gpu=gpu) for gpu, df in judged.items())
@@ -184,9 +190,18 @@ def decider(judged: Mapping[str, pd.DataFrame], system: str) -> str:
 
     Else the first of all. judged: as `everywhere`.
     """
-    own = [gpu for gpu in judged if of_kind(system, gpu)]
-    measured = [gpu for gpu in own if len(judged[gpu].query("room == @system and verdict != @NOT_MEASURED"))]
-    return next(iter([*measured, *judged]))
+    of = {gpu: df.loc[df["room"] == system, "verdict"] for gpu, df in judged.items() if of_kind(system, gpu)}
+    return next(iter([*(gpu for gpu in of if (of[gpu] != NOT_MEASURED).any()), *judged]))
+
+
+def by_decider(claims: Iterable[Claim], judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return verdicts on claims, each by the shipped records of the GPU that decides those of its system.
+
+    judged: as `everywhere`.
+    """
+    claims = list(claims)
+    gpu = {system: decider(judged, system) for system in {claim.room for claim in claims}}
+    return pd.concat(judge([c for c in claims if gpu[c.room] == name], paths.RECORDED / name) for name in judged)
 
 
 def deciding(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -223,11 +223,9 @@ def tally(judged: Mapping[str, pd.DataFrame], draws: Mapping[str, pd.DataFrame])
 def scaled(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return factor, claim, verdict, otherwise and way, of the verdicts that change where all tolerances are scaled."""
     now, found = judge.deciding(judged).set_index("id"), []
-    gpu = {system: judge.decider(judged, system) for system in now["room"].unique()}
     for factor in FACTORS:
-        claims = load.read(registry.FOLDER, factor)
-        every = [judge.judge([c for c in claims if gpu[c.room] == name], paths.RECORDED / name) for name in judged]
-        found.append(now[["verdict"]].assign(factor=factor, otherwise=pd.concat(every).set_index("id")["verdict"]))
+        otherwise = judge.by_decider(load.read(registry.FOLDER, factor), judged).set_index("id")["verdict"]
+        found.append(now[["verdict"]].assign(factor=factor, otherwise=otherwise))
     df = pd.concat(found).rename_axis("claim").reset_index()
     ranks = df[["verdict", "otherwise"]].map(measures.VERDICTS.index)
     df = df.assign(way=np.where(ranks["otherwise"] < ranks["verdict"], "up", "down"))
@@ -241,13 +239,11 @@ def write(path: Path, df: pd.DataFrame) -> None:
 
 def main() -> None:
     """Write the tables of all shipped records, those of a GPU beside its records."""
-    gpus = sorted(records.list_gpus(paths.RECORDED), key=lambda gpu: gpu != paths.HOME)
-    folders = {gpu: paths.RECORDED / gpu for gpu in gpus}
-    judged = judge.everywhere(load.claims(), folders)
+    judged = judge.shipped()
     with ProcessPoolExecutor() as pool:
-        made = dict(zip(gpus, pool.map(stability, folders.values()), strict=True))
+        made = dict(zip(judged, pool.map(stability, [paths.RECORDED / gpu for gpu in judged]), strict=True))
     for gpu, (table, _) in made.items():
-        write(folders[gpu] / judge.STABILITY, table)
+        write(paths.RECORDED / gpu / judge.STABILITY, table)
     write(paths.RECORDED / TALLY, tally(judged, {gpu: draws for gpu, (_, draws) in made.items()}))
     write(paths.RECORDED / SCALED, scaled(judged))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import paths, registry
+from artifact import command, paths, registry
 from artifact.book.study import given
 from artifact.measure import records, run
 
@@ -87,8 +87,7 @@ def differences(path: Path, now: str) -> Iterator[str]:
     then, here = ({", ".join(row[:-1]): row[-1] for row in csv.reader(io.StringIO(text))} for text in texts)
     for name in dict.fromkeys((*then, *here)):
         was, came = then.get(name, "missing"), here.get(name, "missing")
-        numbers = pd.to_numeric(pd.Series([was, came]), errors="coerce")
-        if was != came and not math.isclose(*numbers, rel_tol=1e-9):
+        if was != came and not math.isclose(*pd.to_numeric(pd.Series([was, came]), errors="coerce"), rel_tol=1e-9):
             yield f"{path}: {name} is {was!r}, but the records give {came!r}."
 
 
@@ -113,13 +112,10 @@ def of(system: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
     return list(registry.module(system, "facts").of(run.start(system, "recorded", gpu, records=root)))
 
 
-def main() -> None:
+@command.program("artifact.book.facts", __doc__)
+def main(_: command.Options) -> None:
     """Write the facts of every system and GPU beside its records."""
     for system, gpu in having_facts():
         path = paths.RECORDED / gpu / system / FILE
         records.write_text(path, to_csv(of(system, gpu)))
         print(path.relative_to(paths.ROOT))
-
-
-if __name__ == "__main__":
-    main()

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import paths, registry
+from artifact import command, paths, registry
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
 from artifact.verdicts.evidence import Evidence, NotMeasured, Values, need
@@ -237,7 +237,8 @@ def write(path: Path, df: pd.DataFrame) -> None:
     records.write_text(path, df.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
 
 
-def main() -> None:
+@command.program("artifact.verdicts.uncertainty", __doc__)
+def main(_: command.Options) -> None:
     """Write the tables of all shipped records, those of a GPU beside its records."""
     judged = judge.shipped()
     with ProcessPoolExecutor() as pool:
@@ -246,7 +247,3 @@ def main() -> None:
         write(paths.RECORDED / gpu / judge.STABILITY, table)
     write(paths.RECORDED / TALLY, tally(judged, {gpu: draws for gpu, (_, draws) in made.items()}))
     write(paths.RECORDED / SCALED, scaled(judged))
-
-
-if __name__ == "__main__":
-    main()

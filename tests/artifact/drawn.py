@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from artifact import paths
 from artifact.book import figures
@@ -26,52 +27,42 @@ def folder(tmp_path, monkeypatch):
     plt.close("all")
 
 
-def drawn(fig) -> None:
-    """Lay a figure out, once."""
-    if fig.stale:
-        fig.draw_without_rendering()
+def placed(fig) -> list[tuple[Text, Bbox]]:
+    """Lay a figure out, once; return its texts and where they are."""
+    fig.draw_without_rendering()
+    texts = [t for t in fig.findobj(Text) if t.get_text().strip() and t.get_visible()]
+    return [(t, box) for t in texts if (box := t.get_window_extent()).width > 0]
 
 
-def visible(text) -> bool:
+def visible(fig, found: list[tuple[Text, Bbox]]) -> list[tuple[Text, Bbox]]:
     """Tick labels out of the view are laid out but not drawn."""
-    box, canvas = text.get_window_extent(), text.get_figure(root=True).bbox
-    return (
-        text.get_visible() and (canvas.x0 <= box.x0 and box.x1 <= canvas.x1 and canvas.y0 <= box.y0) and box.width > 0
-    )
+    canvas = fig.bbox
+    return [(t, box) for t, box in found if canvas.x0 <= box.x0 and box.x1 <= canvas.x1 and canvas.y0 <= box.y0]
 
 
-def overlaps(fig) -> list[tuple[str, str]]:
-    """Pairs of texts of a figure that lie on each other."""
-    drawn(fig)
-    texts = [t for t in fig.findobj(matplotlib.text.Text) if t.get_text().strip() and visible(t)]
-    texts = [t for t in texts if t.get_rotation() in (0, 90)]
-    boxes = np.array([t.get_window_extent().shrunk(0.9, 0.8).extents for t in texts]).reshape(-1, 4)
+def overlaps(found: list[tuple[Text, Bbox]]) -> list[tuple[str, str]]:
+    """Pairs of texts that lie on each other."""
+    found = [(t, box) for t, box in found if t.get_rotation() in (0, 90)]
+    boxes = np.array([box.shrunk(0.9, 0.8).extents for _, box in found]).reshape(-1, 4)
     low, high = (np.sort(boxes.reshape(-1, 2, 2), axis=1)[:, i] for i in (0, 1))
     meet = (low[:, None] <= high[None]).all(axis=2)  # a begins before b ends, in x and in y
-    return [(texts[a].get_text(), texts[b].get_text()) for a, b in np.argwhere(np.triu(meet & meet.T, 1))]
+    return [(found[a][0].get_text(), found[b][0].get_text()) for a, b in np.argwhere(np.triu(meet & meet.T, 1))]
 
 
 #: Points; on a page a figure of `style.WIDTH` is 676 px wide, where these are 9 px.
 LEAST = 8.0
 
 
-def smallest(fig) -> tuple[float, str]:
-    """The least size of a text of the figure in points, and that text; an exponent is smaller than its base."""
-    drawn(fig)
-    texts = [t for t in fig.findobj(Text) if t.get_text().strip() and visible(t)]
-    raised = {t: 0.7 if re.search(r"[$].*[_^]", t.get_text()) else 1.0 for t in texts}
-    sizes = [(t.get_fontsize() * raised[t], t.get_text()) for t in texts]
-    wide = fig.get_size_inches()[0] / style.WIDTH
-    size, text = min(sizes, default=(LEAST, ""))
-    return size / max(1.0, wide), text
-
-
 def legible(fig) -> None:
     """No text lies on another one, none leaves the figure or is too small, no legend covers an axis."""
-    size, text = smallest(fig)
-    assert size >= LEAST, f"{text!r} has {size:g} points"
-    assert not overlaps(fig)
-    canvas, undrawn = fig.bbox, set()
+    found = placed(fig)
+    seen, canvas, undrawn = visible(fig, found), fig.bbox, set()
+    wide = max(1.0, fig.get_size_inches()[0] / style.WIDTH)
+    for text in (text for text, _ in seen):
+        raised = 0.7 if re.search(r"[$].*[_^]", text.get_text()) else 1.0  # an exponent is smaller than its base
+        size = text.get_fontsize() * raised / wide
+        assert size >= LEAST, f"{text.get_text()!r} has {size:g} points"
+    assert not overlaps(seen)
     for axis in (axis for ax in fig.get_axes() for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())
         undrawn |= {
@@ -79,11 +70,10 @@ def legible(fig) -> None:
             for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]
             if not low <= tick.get_loc() <= high
         }
-    for text in fig.findobj(Text):
-        box = text.get_window_extent()
-        if text not in undrawn and text.get_text().strip() and text.get_visible() and box.width:
-            inside = canvas.x0 - 1 <= box.x0 and box.x1 <= canvas.x1 + 1
-            assert inside and canvas.y0 - 1 <= box.y0 and box.y1 <= canvas.y1 + 1, text.get_text()
+    for text, box in found:
+        inside = canvas.x0 - 1 <= box.x0 and box.x1 <= canvas.x1 + 1
+        inside = inside and canvas.y0 - 1 <= box.y0 and box.y1 <= canvas.y1 + 1
+        assert inside or text in undrawn, text.get_text()
     for legend in fig.legends:
         for ax in fig.get_axes():
             assert not legend.get_window_extent().overlaps(ax.get_window_extent())

@@ -44,13 +44,15 @@ def ratios(
     every = [df.assign(gpu=gpu) for gpu, df in tables.items() if df is not None]
     if not every:
         return None
+    decides = {system: judge.decider(judged, system) for system in {c.room for c in known}}
     of = pd.DataFrame(
-        [(c.id, c.source, uncertainty.stated(c), judge.decider(judged, c.room)) for c in known],
+        [(c.id, c.source, uncertainty.stated(c), decides[c.room]) for c in known],
         columns=["claim", "source", "stated", "gpu"],
     )
     df = of.dropna().merge(pd.concat(every), on=["claim", "gpu"])
-    ends = df[["value", "low", "high"]].div(df["stated"], axis=0)
-    df = df[["claim", "source", "gpu", "verdict", "stated"]].join(ends.rename(columns={"value": "ratio"}))
+    df = df[["claim", "source", "gpu", "verdict", "stated"]].join(
+        df[["value", "low", "high"]].div(df["stated"], axis=0).rename(columns={"value": "ratio"})
+    )
     return df[df["low"] > 0].sort_values("ratio").sort_values("source", kind="stable")
 
 

@@ -34,7 +34,6 @@ candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices
 similar rows side by side.
 """
 
-import argparse
 import io
 import subprocess
 import sys
@@ -51,7 +50,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from artifact import registry
+from artifact import command, registry
 from artifact.baselines import cusparse
 from artifact.measure import apart, matrices, records
 from artifact.measure import device as gpu
@@ -214,8 +213,7 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
     """
     made = gains(df).assign(gain_8=1.0)
     allowed = np.searchsorted(MOST, (windows.WORK / made["loaded"]).clip(lower=1), side="right") - 1
-    each = made[[f"gain_{most}" for most in MOST]].to_numpy()
-    return made.assign(gain=each[np.arange(len(made)), allowed])
+    return made.assign(gain=made[[f"gain_{most}" for most in MOST]].to_numpy()[np.arange(len(made)), allowed])
 
 
 def every() -> Iterator[tuple[str, csr.Csr]]:
@@ -254,8 +252,9 @@ def counted(lines: Iterable[str]) -> tuple[float, ...]:
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
     df = pd.read_csv(io.StringIO("\n".join(table)), thousands=",")
-    last = df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)
-    ns, read, written, asked, hit = last[list(METRICS)]
+    ns, read, written, asked, hit = (
+        df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)[list(METRICS)]
+    )
     return ns / 1e6, read, written, hit / asked
 
 
@@ -354,8 +353,9 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
 def fitted() -> None:
     """Write the model's weights, and print how good its proposals are."""
     measured = read()
-    weights = pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS))
-    weights.to_csv(any_csr.FILE, index_label="kernel", lineterminator="\n")
+    pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS)).to_csv(
+        any_csr.FILE, index_label="kernel", lineterminator="\n"
+    )
     for accuracy, (n, rows) in ((x, part) for x in any_csr.POOLS for part in held_out(measured, x).groupby("n")):
         print(
             f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of the best "
@@ -381,12 +381,14 @@ SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
 OTHERS: dict[str, Callable] = {"fit": fitted, "multiply": multiply}
 
 
-def main() -> None:
+@command.program(
+    "artifact.systems.async_sparse.scripts",
+    __doc__,
+    command.option("what", choices=[*SCRIPTS, *OTHERS]),
+    command.option("more", nargs="*", help="a file in place of the one beside this module"),
+)
+def main(asked: command.Options) -> None:
     """Measure a file anew, on the GPU that is here, rows printed as they come, and print a report of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=[*SCRIPTS, *OTHERS])
-    parser.add_argument("more", nargs="*", help="a file in place of the one beside this module")
-    asked = parser.parse_args()
     if asked.what in OTHERS:
         return OTHERS[asked.what](*map(int, asked.more))
     file, columns, rows, report = SCRIPTS[asked.what]
@@ -396,7 +398,3 @@ def main() -> None:
         found.append(row)
     apart.write(path, __file__, device, columns.split(), found)
     print(report(apart.read(path)).to_string())
-
-
-if __name__ == "__main__":
-    main()

@@ -47,10 +47,27 @@ def race(monkeypatch):
     return one
 
 
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """Where verdicts on made-up records are kept: in the build folder they would replace those on the shipped ones."""
+    return tmp_path_factory.mktemp("build")
+
+
 @pytest.fixture
-def shelf(tmp_path, monkeypatch, gpu_folder):
+def shipped(build, monkeypatch):
+    """A function: have records elsewhere be the shipped ones."""
+
+    def instead(root) -> None:
+        monkeypatch.setattr(paths, "RECORDED", root)
+        monkeypatch.setattr(paths, "BUILD", build)
+
+    return instead
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch, gpu_folder, shipped):
     """The shipped records are synthetic, the fresh ones empty, and there is no GPU."""
-    monkeypatch.setattr(paths, "RECORDED", gpu_folder.parent)
+    shipped(gpu_folder.parent)
     monkeypatch.setattr(paths, "RECORDS", tmp_path / "fresh")
     monkeypatch.setattr(device, "find", lambda *_: None)
     return gpu_folder

@@ -1,7 +1,7 @@
 """What the axes of several figures need."""
 
 import pytest
-from drawn import overlaps
+from drawn import overlaps, placed
 from matplotlib import pyplot as plt
 
 from artifact.drawing import plot
@@ -67,7 +67,7 @@ def test_lines_are_named_where_they_end():
         (line,) = ax.plot(x, y)
         ends.append(plot.End(called, x[-1], y[-1], line.get_color(), alone=len(x) == 1))
     plot.ends(ax, ends)
-    assert not overlaps(fig)
+    assert not overlaps(placed(fig))
     box = {text.get_text(): text.get_window_extent() for text in ax.texts}
     right = ax.get_window_extent().x1
     assert box["a"].x0 > right and box["b"].x0 > right  # in the margin

@@ -10,23 +10,16 @@ import synthetic
 from artifact import paths
 from artifact.book import facts, text
 from artifact.drawing import provenance
-from artifact.measure import device, records
+from artifact.measure import device
 from artifact.verdicts import load
 
 FOLDER = Path(__file__).with_name("shown")
-NOT_MEASURED = text.NOT_MEASURED.partition("{")[0]
 CHAPTERS = [(system, name, gpu) for system, name in text.chapters() for r, gpu in facts.having_facts() if r == system]
 
 
 @pytest.mark.parametrize("name", ["index", "ledger", "elsewhere"])
 def test_a_page_shows_what_it_showed(shown, name):
     snapshots.check(FOLDER / f"{name}.txt", snapshots.lines(shown(name, paths.RECORDED, paths.HOME)))
-
-
-@pytest.mark.parametrize("name", ["machine", "method", "which"])
-def test_a_page_that_follows_from_code_shows_what_was_measured(shown, name):
-    said = "\n".join(shown(name, paths.RECORDED, paths.HOME))
-    assert len(said) > 3000 and NOT_MEASURED not in said and "nan" not in said.split()
 
 
 @pytest.mark.parametrize(("system", "name", "gpu"), CHAPTERS)
@@ -46,7 +39,7 @@ TWO = re.compile(r"\b(both GPUs|two (kinds of )?GPUs|two machines|the other GPU'
 
 
 @pytest.fixture
-def every(tmp_path, monkeypatch):
+def every(tmp_path, monkeypatch, shipped):
     """Folder of made-up records of the GPUs that are shipped, and of one that nobody has, a quarter slower."""
     root = tmp_path / "records"
     for name, scale in (dict.fromkeys(SHIPPED, 1.0) | {NAME: 1.25}).items():
@@ -56,7 +49,7 @@ def every(tmp_path, monkeypatch):
             name,
             device.slug(name),
         )
-    monkeypatch.setattr(paths, "RECORDED", root)
+    shipped(root)
     monkeypatch.setattr(provenance.sides, "__defaults__", (root,))
     mine = [claim for claim in load.claims() if claim.room == SYSTEM]
     monkeypatch.setattr(load, "claims", lambda *_: mine)
@@ -70,12 +63,3 @@ def test_elsewhere_holds_it_against_every_other(every, shown):
     assert all(f"**{NAME} and {other}**" in page for other in SHIPPED)
     assert page.count("```{figure} ") == len(SHIPPED)
     assert not TWO.search(re.sub(r"^\|.*", "", page, flags=re.MULTILINE))
-
-
-def test_the_ledger_has_its_column(every, shown):
-    text = "\n".join(shown("ledger", every, "nvidia-h200"))
-    assert text.count('data-gpu=""') == len(records.list_gpus(every)) == 3
-    assert f'<th scope="col" data-gpu="">{NAME}</th>' in text and NAME in text.partition("Commits")[0]
-    assert text.count(f'data-label="{NAME}"') == len(load.claims()) > 0
-    assert f"records/{SLUG}/{SYSTEM}/wide.csv" in text
-    assert not TWO.search(re.sub(r"<tbody>.*?</tbody>", "", text, flags=re.DOTALL))

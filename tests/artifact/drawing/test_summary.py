@@ -7,6 +7,7 @@ import drawn
 import pandas as pd
 import pytest
 import synthetic
+from refused import refused
 
 from artifact import paths, registry
 from artifact.drawing import outputs, provenance, style, summary
@@ -50,8 +51,7 @@ def test_a_system_that_says_nothing_races_where_all_three_were_measured(gpu_fold
     assert [race.says for race in found] == ["wide", "tall"]  # the most points first
     assert "warp_per_row" in found[0].published and "rows_per_warp" in found[0].best
     monkeypatch.setattr(registry, "races", lambda *_: [{"says": "x", "wheels": 4}])
-    with pytest.raises(ValueError, match="summary.toml: the key 'experiments' is missing"):
-        summary.races(SYSTEM, gpu_folder)
+    refused("summary.toml: the key 'experiments' is missing", summary.races, SYSTEM, gpu_folder)
 
 
 def test_an_experiment_that_not_all_gpus_have_is_raced_in_another(tmp_path, gpu_folder, race, monkeypatch):
@@ -153,14 +153,14 @@ def test_the_shipped_figure_can_be_read_wide_and_narrow():
         assert told[summary.OWN] > 0 and counts[counts > 0].to_dict() == told
 
 
-def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, two, monkeypatch, race):
+def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, two, monkeypatch, race, shipped):
     shown, run = [], SimpleNamespace(room=SYSTEM, folder=two["NVIDIA X1"] / SYSTEM)
     for module in (outputs, outputs.figures):
         monkeypatch.setattr(module, "display", shown.append)
-    monkeypatch.setattr(paths, "RECORDED", tmp_path / "none")
+    shipped(tmp_path / "none")
     outputs.beside(run)
     assert not shown
-    monkeypatch.setattr(paths, "RECORDED", two["NVIDIA H200"].parent)
+    shipped(two["NVIDIA H200"].parent)
     outputs.beside(run)
     figure, said = shown
     assert figure.csv.name == "gpus.csv" and "H200" in figure.markdown

@@ -183,8 +183,7 @@ def _claims(options: Options) -> int:
     judged = {gpu: judge.judge(chosen, folder.parent / gpu) for gpu in dict.fromkeys([folder.name, *others])}
     df, decide = judge.deciding(judged), {system: judge.decider(judged, system) for system in {c.room for c in chosen}}
     name = ", ".join([folder.name, *(f"{s} by {gpu}" for s, gpu in sorted(decide.items()) if gpu != folder.name)])
-    if options.verdict:
-        df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
+    df = df[df["verdict"].isin([VERDICTS[said] for said in options.verdict or VERDICTS])]
     written = {
         "short": lambda: df[["id", "verdict", "measured"]].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),

@@ -200,9 +200,8 @@ def sample(device) -> Sample:
 
 def throttle_words(bits: int) -> str:
     """NVML's reason bits in words, joined by " + "; `NOT_THROTTLED` where no bit is set."""
-    words = [word for bit, word in THROTTLE_REASONS.items() if bits & bit]
-    unknown = bits & ~sum(THROTTLE_REASONS)
-    return " + ".join([*words, *([f"reason {unknown:#x}"] if unknown else [])]) or NOT_THROTTLED
+    known = THROTTLE_REASONS | {bits & ~sum(THROTTLE_REASONS): f"reason {bits & ~sum(THROTTLE_REASONS):#x}"}
+    return " + ".join(word for bit, word in known.items() if bits & bit) or NOT_THROTTLED
 
 
 def first_line(error: object) -> str:

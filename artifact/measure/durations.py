@@ -105,16 +105,16 @@ def runs(root: Path) -> pd.DataFrame:
     """
     found = []
     for here in (root / gpu / system for gpu in records.list_gpus(root) for system in records.systems(root / gpu)):
-        there, known = here / records.REPEAT, records.experiments(here)
-        names = [name for name in records.experiments(there) if name in known]
+        there = here / records.REPEAT
+        names = sorted({*records.experiments(there)} & {*records.experiments(here)})
         twice = {name: tuple(records.read(folder / f"{name}.csv") for folder in (here, there)) for name in names}
         off = pd.concat([pd.Series(dtype=float), *(apart(*pair) for pair in twice.values())])
         if not off.empty:
             first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
-            of_system = here.parent.name, here.name, [*twice], len(off), len(first)
             early, late = (pd.to_datetime(df["when"], utc=True, format="ISO8601").median() for df in (first, second))
             # A repetition without a machine.json of its own is the system's.
             machines = [records.read_machine(x) for x in (here, there) if (x / records.MACHINE).exists()]
             same = len({(machine.get("sources"), machine["driver"]) for machine in machines}) == 1
-            found.append((*of_system, off.median(), off.quantile(0.9), off.max(), abs(late - early), same))
+            spread = off.median(), off.quantile(0.9), off.max()
+            found.append((here.parent.name, here.name, names, len(off), len(first), *spread, abs(late - early), same))
     return pd.DataFrame(found, columns=SECOND_RUNS)

@@ -466,7 +466,7 @@ def mark(folder: Path, experiment: str, name: str, who: dict[str, str]) -> None:
         (folder / DEALT).mkdir(parents=True, exist_ok=True)
         line = {"point": name, **who, "when": datetime.now(UTC).isoformat(timespec="seconds")}
         with (folder / DEALT / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), file=file)
 
 
 def marks(folder: Path, experiment: str) -> dict[str, str]:

@@ -77,9 +77,9 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
     """
     parts = ((folder.name, part.commit.rstrip("+")) for folder in folders for part in records.made(folder))
-    every = dict.fromkeys((system, commit) for system, commit in parts if commit != files.NOT_RECORDED)
+    every = dict.fromkeys(part for part in parts if part[1] != files.NOT_RECORDED)
     asked = [key for key in every if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
-    here = {system: sass(paths.ROOT, system) for system in dict.fromkeys(system for system, _ in asked)}
+    here = {system: sass(paths.ROOT, system) for system in dict(asked)}
     found = {}
     for system, commit in asked:
         with tempfile.TemporaryDirectory() as folder:

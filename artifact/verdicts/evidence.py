@@ -547,9 +547,8 @@ def counter_share(
     metrics, said = [metric, *plus], f"The counter {share_of} has no positive values where {metric} was read."
     parts = {name: sum(e.counter(name, m, experiments) for m in metrics).dropna() for name in contenders(of)}
     by = {name: _quotient(part, e.counter(name, share_of, experiments), said) for name, part in parts.items()}
-    most = max(s.max() for s in by.values())
-    by = {name: s / (stated or 1.0) for name, s in by.items()}
-    return Values(by, ".0f" if stated else ".1f", "%", 100, data={"most": most})
+    shares = {name: s / (stated or 1.0) for name, s in by.items()}
+    return Values(shares, ".0f" if stated else ".1f", "%", 100, data={"most": max(s.max() for s in by.values())})
 
 
 def _bounded(bounds: Sequence[Mapping[str, pd.Series]], data: Mapping[str, Any]) -> Values:
@@ -571,9 +570,8 @@ def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> 
         )
     except NotMeasured as missing:
         df, top = rows(e, experiments, *contenders(of)), e.ceiling("copy", "gbps")
-        rates = (df[c] / df["median_us"] / 1e3 / top for c in ("least_bytes", "requested_bytes"))
-        bounds = [by_variant(df, rate.clip(upper=1.0), contenders(of)) for rate in rates]
-        return _bounded(bounds, {"missing": str(missing)})
+        shares = [(df[c] / df["median_us"] / 1e3 / top).clip(upper=1.0) for c in ("least_bytes", "requested_bytes")]
+        return _bounded([by_variant(df, share, contenders(of)) for share in shares], {"missing": str(missing)})
 
 
 def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:

@@ -302,7 +302,7 @@ def at_least(r: Reduced, limit: float, partly: float) -> Judged:
 
     Of several values (contenders, experiments) all must be, and partly if they differ.
     """
-    return _bound(r, limit, partly, (limit, None), 1)
+    return Judged(all_of([grade(value, limit, partly) for value in r.values]), (limit, None))
 
 
 def at_most(r: Reduced, limit: float, partly: float) -> Judged:
@@ -310,11 +310,7 @@ def at_most(r: Reduced, limit: float, partly: float) -> Judged:
 
     Of several values (contenders, experiments) all must be, and partly if they differ.
     """
-    return _bound(r, limit, partly, (None, limit), -1)
-
-
-def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | None, float | None], sign: int) -> Judged:
-    return Judged(all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]), threshold)
+    return Judged(all_of([grade(-value, -limit, -partly) for value in r.values]), (None, limit))
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float, better: str = "") -> Judged:

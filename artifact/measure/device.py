@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -241,7 +240,9 @@ def describe(device) -> dict[str, Any]:
         "os": f"{_ask(lambda: platform.freedesktop_os_release()['PRETTY_NAME'], system)}, {system} "
         f"{number.group() if number else ''}, {platform.machine()}",
         "packages": {
-            name: found for name in PACKAGES if (found := _ask(partial(importlib.metadata.version, name), None))
+            name: found
+            for name in PACKAGES
+            if (found := _ask(functools.partial(importlib.metadata.version, name), None))
         },
     }
 

@@ -19,7 +19,6 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
-from artifact.verdicts.evidence import CEILINGS
 from kernels.contract import require
 
 SPEEDUP_TOLERANCE = 0.05  #: median difference of the speedups of a variant in an experiment
@@ -82,12 +81,12 @@ def compare(
     for folder in sides:
         none = f"{folder}: there are no records of any system; `make measure` makes them."
         require(records.systems(folder), none, FileNotFoundError)
-    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
+    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != evidence.CEILINGS]
     systems = [name for name in both if system in (None, name)]
     which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
     require(systems, f"{which} records on both sides; those that have: {known}.")
     gpus = [[records.read_machine(side / name) for name in systems][0]["gpu"] for side in sides]
-    every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
+    every = [system] if system else [name for name in records.systems(shipped) if name != evidence.CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
     rows, key = total[total["room"].isin(systems)], ["variant", *_POINT]
     common = [

@@ -9,7 +9,7 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book import text
 from artifact.measure import device, files, records, run
-from artifact.verdicts import evidence, measures
+from artifact.verdicts import measures
 
 # ---------------------------------------------------------------- where a page's numbers come from
 
@@ -147,7 +147,7 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     """
     rows = []
     for gpu, folder in found.items():
-        machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
+        machine, known = records.read_machine(folder / records.systems(folder)[0]), records.ceilings(folder)
         stated = ((what, machine.get(key), unit, one) for key, (what, unit, one) in TOLD.items())
         rows += [(what, gpu, n / one, unit) for what, n, unit, one in stated if isinstance(n, int | float)]
         for what, (loops, column, unit) in ROOFS.items():

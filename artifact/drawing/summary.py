@@ -26,7 +26,7 @@ from artifact import registry
 from artifact.book import facts, study, text
 from artifact.drawing import plot, style
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load
+from artifact.verdicts import judge, load
 
 #: Races of a system that says nothing of them.
 MOST = 2
@@ -85,7 +85,7 @@ def points(race: Race, folder: Path) -> pd.DataFrame:
         times[side] = df[df["variant"].isin(named)].groupby(KEY)["median_us"].min()
     made = pd.DataFrame(times).dropna()
     work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(made.index)
-    known = evidence.ceilings(folder)
+    known = records.ceilings(folder)
     gbps = known.get("copy", {}).get("gbps", np.nan)
     tflops = known.get(race.ceiling, {}).get("tflops", np.nan) if race.ceiling else np.inf
     # The least time: every operand once at the rate of a copy, and the useful work at the ceiling.

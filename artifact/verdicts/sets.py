@@ -26,9 +26,7 @@ def source(system: str) -> frozenset[str]:
 
 def lacking(system: str, rule: measures.Rule, e: evidence.Evidence, experiments: Iterable[str]) -> frozenset[str]:
     """Return those of the set that the records lack for a contender that the rule names, with no reason given."""
-    given = rule.quantity.keywords
-    named = [name for key in ("of", "over") for name in evidence.contenders(given.get(key) or ())]
-    return source(system) - e.labels(experiments, named)
+    return source(system) - e.labels(experiments, rule.named)
 
 
 def by_class(rule: measures.Rule, e: evidence.Evidence, experiments: Iterable[str]) -> dict[str, Mapping[str, Any]]:

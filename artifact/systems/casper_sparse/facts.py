@@ -48,11 +48,13 @@ STEPS = {
 def sweeps(run: Run) -> pd.DataFrame:
     """Measure or read the source's three sweeps, all contenders; without rows of BEST."""
     contenders = run.variants() | run.baselines()
-    problems = {
-        name: [partial(system.problem, **shape, seed=run.seed) for shape in shapes]
-        for name, shapes in system.sweeps(run.preset).items()
-    }
-    return pd.concat([run.measure(name, made, contenders) for name, made in problems.items()], ignore_index=True)
+    return pd.concat(
+        [
+            run.measure(name, [partial(system.problem, **shape, seed=run.seed) for shape in shapes], contenders)
+            for name, shapes in system.sweeps(run.preset).items()
+        ],
+        ignore_index=True,
+    )
 
 
 def again(run: Run) -> pd.DataFrame | None:
@@ -65,12 +67,14 @@ def ragged(run: Run) -> pd.DataFrame:
 
     Return the library's time and speedups over it at each N.
     """
-    contenders = (
-        run.variants(v for v in system.VARIANTS if v not in ((PUBLISHED, "no_staging", "shared_tiles")))
-        | run.baselines()
+    df = records.best_of(
+        run.measure(
+            "ragged",
+            [partial(system.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]],
+            run.variants(v for v in system.VARIANTS if v not in (PUBLISHED, "no_staging", "shared_tiles"))
+            | run.baselines(),
+        )
     )
-    problems = [partial(system.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
-    df = records.best_of(run.measure("ragged", problems, contenders))
     return pd.DataFrame(
         {"library": by(df, BEST, key="n")}
         | {v: ratio(df, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
@@ -107,29 +111,38 @@ def real(study: Study) -> pd.DataFrame | None:
 
 def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return a row for each sweep: `auto` against the library, and how near it comes to the roofline."""
-    df = where(everything, variant="auto").set_index(POINT)
-    moved_us = df["least_bytes"] / study.ceiling("copy", "gbps") / 1e3
-    multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
-    share = np.maximum(moved_us, multiplied_us) / df["median_us"]
-    groups = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share).groupby("experiment", sort=False)
     return (
-        groups["speedup"]
-        .agg(mean=records.geomean, least="min", most="max", points="count")
-        .assign(share=groups["share"].median())
+        where(everything, variant="auto")
+        .set_index(POINT)
+        .assign(
+            speedup=ratio(everything, "auto", BEST, POINT),
+            moved_us=lambda df: df["least_bytes"] / study.ceiling("copy", "gbps") / 1e3,
+            multiplied_us=lambda df: df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6,
+            share=lambda df: df[["moved_us", "multiplied_us"]].max(axis=1, skipna=False) / df["median_us"],
+        )
+        .groupby("experiment", sort=False)
+        .agg(
+            **{"mean": ("speedup", records.geomean), "least": ("speedup", "min"), "most": ("speedup", "max")},
+            points=("speedup", "count"),
+            share=("share", "median"),
+        )
         .reset_index()
     )
 
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     """Return what preparing costs, and after how many multiplications it is worth it against the library."""
-    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(
-        where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library"), on=POINT
-    )
-    gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
+    library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
     return (
-        df.assign(
-            even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
-            mib=df["prepare_bytes"] / 2**20,
+        where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight"))
+        .join(library, on=POINT)
+        .assign(
+            gain_us=lambda df: df["median_us_library"] - df["median_us"],
+            extra_us=lambda df: 1e3 * (df["prepare_ms"] - df["prepare_ms_library"]),
+            even=lambda df: np.select(
+                [df["extra_us"] <= 0, df["gain_us"] > 0], [0, np.ceil(df["extra_us"] / df["gain_us"])], np.inf
+            ),
+            mib=lambda df: df["prepare_bytes"] / 2**20,
         )
         .groupby("variant", sort=False)
         .agg(
@@ -180,8 +193,7 @@ def counted(counters: Counters) -> pd.DataFrame:
 
     In per cent; empty without counters.
     """
-    table = counters.wide(METRICS, *SIZES)
-    return table[(table["density"] == table["density"].max()) & (table["m"] > 1024)]
+    return counters.wide(METRICS, *SIZES).loc[lambda df: (df["density"] == df["density"].max()) & (df["m"] > 1024)]
 
 
 @given
@@ -196,17 +208,19 @@ def traffic(counters: Counters) -> pd.DataFrame:
     """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
     rows, key = counters.rows, [*SIZES, "variant"]
     memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
-    df = (
+    return (
         rows.assign(memory=memory, bytes=rows["value"] * size)
         .groupby([*key, "memory"], sort=False)["bytes"]
         .sum()
         .reset_index()
         .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
         .sort_values("memory", kind="stable")
-    )
-    return df.assign(
-        tbps=df["bytes"] / df["time_ns"] / 1e3,
-        group=np.select([(df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]], ["square", "tall"], "wide"),
+        .assign(
+            tbps=lambda df: df["bytes"] / df["time_ns"] / 1e3,
+            group=lambda df: np.select(
+                [(df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]], ["square", "tall"], "wide"
+            ),
+        )
     )
 
 
@@ -238,12 +252,18 @@ def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.D
 
     With its largest share of the memory's first ceiling, and the ceilings: memory, name, TB/s.
     """
-    groups = rates.groupby(["memory", "variant", "group"], sort=False)["tbps"]
-    df = groups.agg(points="count", least="min", median="median", most="max").reset_index().assign(source="measured")
     tops = pd.DataFrame(ceilings, columns=["memory", "variant", "median"]).assign(source="ceiling")
-    df["ceiling"] = df["memory"].map(tops.groupby("memory", sort=False)["median"].first())
-    share = df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"]
-    return pd.concat([df.assign(share=share), tops], ignore_index=True)
+    df = (
+        rates.groupby(["memory", "variant", "group"], sort=False)["tbps"]
+        .agg(points="count", least="min", median="median", most="max")
+        .reset_index()
+        .assign(
+            source="measured",
+            ceiling=lambda df: df["memory"].map(tops.groupby("memory", sort=False)["median"].first()),
+            share=lambda df: df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"],
+        )
+    )
+    return pd.concat([df, tops], ignore_index=True)
 
 
 def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -281,12 +301,12 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     With what the source states of the published kernel.
     """
     predictions = {v: system.VARIANTS[v].prediction for v in system.VARIANTS if v in set(everything["variant"])}
-    stated = [
+    stated = pd.concat(
         study.stated(figure, "speedup")[["low", "high"]].assign(variant=next(iter(predictions)), experiment=sweep)
         for sweep, figure in SWEEPS.items()
-    ]
+    )
     return (
-        pd.concat({"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}, names=["source"])
+        pd.concat({"measured": rungs(everything, predictions, BEST), "stated": stated}, names=["source"])
         .reset_index("source")
         .reset_index(drop=True)
     )
@@ -335,7 +355,6 @@ def of(run: Run) -> Iterator[Fact]:
 def compiled(report: pd.DataFrame) -> Facts:
     """Return what this page's compiler made, by its report."""
     df = report.drop_duplicates(["entry", "target"])
-    registers = where(df, target="sm_90a").set_index("entry")["registers"]
     return {
         "compiled": {
             "entries": df["entry"].nunique(),
@@ -344,7 +363,7 @@ def compiled(report: pd.DataFrame) -> Facts:
             "spilling": int(df["spills"].astype(bool).sum()),
             "n": N,
         },
-        "registers": {v: registers[entry] for v, entry in USED.items()},
+        "registers": pd.Series(USED).map(where(df, target="sm_90a").set_index("entry")["registers"]),
     }
 
 
@@ -380,38 +399,42 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
 @part
 def limits(counters: Counters) -> Facts:
     """Return what Nsight Compute counted at the largest density, per cent."""
-    dense, ends = counted(counters), {"min": "low", "max": "high"}
-    ordered = where(dense, variant=("l2_panels", "in_flight", "cusparse_alg2"))
-    tiles = where(dense, variant="shared_tiles")
-    columns = {"DRAM": "dram", "L2 hits": "l2_hits", "L1 hits": "l1_hits"}
+    dense, columns = counted(counters), {"DRAM": "dram", "L2 hits": "l2_hits", "L1 hits": "l1_hits"}
     points = dense["variant"] + ".m" + dense["m"].astype(str) + "n" + dense["n"].astype(str)
     at = {"m": dense["m"].max(), "density": counters.rows["density"].max()}
     read = [counters.get(v, FROM_DRAM, **at) for v in ("rows_per_warp", "in_flight")]
-    hits = counters.get("rows_per_warp", "l1tex__t_sector_hit_rate.pct", **at)
     return {
         "counted": {
             "density": at["density"],
             "n": where(dense, m=4096)["n"].max(),
-            "ordered": {name.lower(): ordered[name].agg([*ends]).rename(ends) for name in ("L2", "DRAM")},
-            "tiles.l2": tiles["L2"].agg([*ends]).rename(ends),
-            "tiles.shared": tiles["L1 and shared"].agg([*ends]).rename(ends),
+            "ordered": _ends(dense, ("l2_panels", "in_flight", "cusparse_alg2"), {"L2": "l2", "DRAM": "dram"}),
+            "tiles": _ends(dense, "shared_tiles", {"L2": "l2", "L1 and shared": "shared"}),
             **dense[[*columns]].rename(columns=columns).set_index(points).to_dict("index"),
             "few_rows.occupancy": counters.where(variant=PUBLISHED, m=1024, metric=OCCUPANCY).rows["value"].max(),
         },
-        "second_cost": {"l1_hits": hits, "from_dram": read[0] / read[1]},
+        "second_cost": {"l1_hits": counters.get("rows_per_warp", "l1tex__t_sector_hit_rate.pct", **at)}
+        | {"from_dram": read[0] / read[1]},
     }
+
+
+def _ends(df: pd.DataFrame, variant: str | tuple[str, ...], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Return the least and the largest of these columns, by their new names."""
+    return (
+        where(df, variant=variant)[[*columns]].agg(["min", "max"]).set_axis(["low", "high"]).rename(columns=columns).T
+    )
 
 
 @part
 def gains(df: pd.DataFrame, machine: Mapping) -> Facts:
     """Return what each rung gains over the one that it changes, ladder.VARIANT.SWEEP, and how near `auto` is."""
-    widest = df["n"][df["experiment"] == "wide"].max()
     steps = {v: {sweep: mean(df, v, base, experiment=sweep) for sweep in at} for v, (base, *at) in STEPS.items()}
-    steps["l2_panels"]["widest"] = mean(df, "l2_panels", PUBLISHED, experiment="wide", n=widest)
-    steps["shared_tiles"] = {"densest": mean(df, "shared_tiles", "in_flight", density=df["density"].max())}
+    steps["l2_panels"]["widest"] = mean(
+        df, "l2_panels", PUBLISHED, experiment="wide", n=where(df, experiment="wide")["n"].max()
+    )
     regret = by(df, "auto", key=POINT) / where(df, variant=system.TRIED).groupby(POINT)["median_us"].min() - 1
     return {
-        "ladder": steps,
+        "ladder": steps
+        | {"shared_tiles": {"densest": mean(df, "shared_tiles", "in_flight", density=df["density"].max())}},
         "rows_of_an_sm": 4096 // machine["sm_count"],
         "regret": {"median": abs(regret.median()), "most": regret.max()},
     }

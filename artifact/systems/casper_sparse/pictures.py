@@ -14,16 +14,14 @@ def csr_picture(csr) -> tuple[Any, pd.DataFrame]:
     starts, rows, of_row = np.asarray(csr.row_ptr), np.arange(csr.m), np.diff(csr.row_ptr)
     data = pd.DataFrame({"row": np.repeat(rows, of_row), "column": csr.col_idx, "value": csr.val.astype(float)})
     left, columns, some = csr.k + 4.4, np.arange(csr.k), np.flatnonzero(of_row)
-    width, height = left + max(len(data), csr.m + 1) + 0.6, max(csr.m + 1.7, 7.6)
     colours = np.array([*(ROWS[row % len(ROWS)] for row in rows), BOUND])
     at, own, values = left + data.index, colours[data["row"]], data["value"].map(sketch.short)
     # Repeated entries share a cell of the matrix, though not a place in the arrays.
     cells = data.assign(text=values).groupby(["row", "column"])["text"].agg(["first", "size"]).reset_index()
     texts = cells["first"].where(cells["size"] == 1, cells["size"].astype(str) + "×")
-    names = "row_ptr", "col_idx", "val"
     return sketch.picture(
-        (0, width),
-        (height + 0.4, 0),
+        (0, left + max(len(data), csr.m + 1) + 0.6),
+        (max(csr.m + 1.7, 7.6) + 0.4, 0),
         (sketch.frame, columns[None] + 1, rows[:, None] + 1, 1, 1, {"linewidth": 0.5, "alpha": 0.35}),
         (sketch.put, 0.75, rows + 1.5, rows, {"ha": "right"}),
         (sketch.put, columns + 1.5, 0.75, columns, {"va": "bottom"}),
@@ -35,7 +33,13 @@ def csr_picture(csr) -> tuple[Any, pd.DataFrame]:
         (sketch.box, left + np.arange(csr.m + 1), 1, starts.astype(str), colours),
         # An arrow from a row's pointer to its first nonzero; an empty row has none.
         (sketch.pointer, left + some + 0.5, 2.02, left + starts[some] + 0.5, 4.26, colours[some], {"linewidth": 1}),
-        (sketch.put, left - 0.3, (1.5, 4.8, 6.8), names, {"ha": "right", "family": "monospace"}),
+        (
+            sketch.put,
+            left - 0.3,
+            (1.5, 4.8, 6.8),
+            ("row_ptr", "col_idx", "val"),
+            {"ha": "right", "family": "monospace"},
+        ),
     ), data.rename_axis("position").reset_index()
 
 
@@ -63,7 +67,6 @@ def warp_picture(csr) -> tuple[Any, pd.DataFrame]:
         "column 0": (0, 12.5),
     }
     chunk, colours, now = data["chunk"].unique(), np.take(ROWS, data["chunk"]), data[:32]
-    named = {"ha": "left", "color": np.take(ROWS, chunk), "weight": "bold"}
     lane, lanes, upright = np.arange(32), np.tile([RUNGS[1], BEST], 16), {"height": 1.7, "rotation": 90}
     parts = (lane * step)[:, None] + step * 0.23 * np.arange(1, 4)
     return sketch.picture(
@@ -71,7 +74,13 @@ def warp_picture(csr) -> tuple[Any, pd.DataFrame]:
         (12.95, 0),
         (sketch.put, *zip(*heads.values(), strict=True), [*heads], {"ha": "left"}),
         (sketch.box, data["lane"] * step, 1.0 + data["chunk"], "", colours, cell, 0.8),
-        (sketch.put, end, 1.42 + chunk, [f"chunk {c}" for c in chunk], named),
+        (
+            sketch.put,
+            end,
+            1.42 + chunk,
+            [f"chunk {c}" for c in chunk],
+            {"ha": "left", "color": np.take(ROWS, chunk), "weight": "bold"},
+        ),
         (sketch.box, now.index * step, 3.75, now["column"].astype(str), ROWS[0], cell, upright),
         (sketch.box, now.index * step, 5.55, now["value"].map("{:.2g}".format), ROWS[0], cell, upright),
         (sketch.put, end, (4.6, 6.4), ("sh_col", "sh_val"), {"ha": "left", "family": "monospace"}),

@@ -58,15 +58,19 @@ def measure(study: Study, experiment: str) -> pd.DataFrame:
         "element_wise": [cube | {"vector": 1} for cube in cubes],
         "patterns": [dict(m=4096, n=4096, k=4096, group=group, density=d) for group, d in PATTERNS[run.preset]],
     }
-    problems = [partial(system.problem, **shape, seed=run.seed) for shape in shapes.get(experiment, cubes)]
-    timer = bench.time_calls if experiment in ("published", "cpu") else bench.time
-    return run.measure(experiment, problems, {name: every[name] for name in CONTENDERS[experiment]}, timer)
+    return run.measure(
+        experiment,
+        [partial(system.problem, **shape, seed=run.seed) for shape in shapes.get(experiment, cubes)],
+        {name: every[name] for name in CONTENDERS[experiment]},
+        bench.time_calls if experiment in ("published", "cpu") else bench.time,
+    )
 
 
 def on_cpu(study: Study) -> pd.DataFrame | None:
     """Return the experiment with the sequential CPU; None where there is neither a record nor a C compiler."""
-    can = study.run.mode == "measure" and cpu.compiler() is not None
-    return measure(study, "cpu") if can or study.read("cpu") is not None else None
+    if study.read("cpu") is None and (study.run.mode != "measure" or cpu.compiler() is None):
+        return None
+    return measure(study, "cpu")
 
 
 def second(study: Study) -> pd.DataFrame | None:
@@ -86,8 +90,11 @@ class Fit(NamedTuple):
 
     def terms(self, sizes: Sequence[int] | pd.Index) -> pd.DataFrame:
         """Return what each of the terms takes at each size, ms."""
-        terms = self.weights * np.asarray(sizes, float)[:, None] ** (0, 2, 3)
-        return 1e3 * pd.DataFrame(terms, pd.Index(sizes, dtype=int), ["constant_ms", "square_ms", "cube_ms"])
+        return 1e3 * pd.DataFrame(
+            self.weights * np.asarray(sizes, float)[:, None] ** (0, 2, 3),
+            pd.Index(sizes, dtype=int),
+            ["constant_ms", "square_ms", "cube_ms"],
+        )
 
     @property
     def rates(self) -> dict[str, float]:

@@ -122,7 +122,6 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
     as `experiments.prefetch` compares it, is not the baseline.
     """
     distinct, names = report.drop_duplicates(["entry", "target"]), (*LETTER, "baseline", "double_buffer")
-    here = where(report, target=HOPPER, entry=[system.entry(v) for v in VARIANTS])
     cubins = [jit.compile_cubin(system.VARIANTS[v].source, system.entry(v), HOPPER) for v in names]
     kinds = {"stores": "STG", "generic_loads": "LD.", "global_loads": "LDG."}
     return flat(
@@ -133,7 +132,9 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
                 "count": len(distinct),
                 "spilling": int(distinct["spills"].astype(bool).sum()),
             },
-            "registers": here.set_index("variant")["registers"],
+            "registers": where(report, target=HOPPER, entry=[*map(system.entry, VARIANTS)]).set_index("variant")[
+                "registers"
+            ],
             "code": {
                 name: {"registers": used.registers, "stack_bytes": used.stack_bytes}
                 | {what: sum(n for op, n in mix.items() if op.startswith(kind)) for what, kind in kinds.items()}
@@ -209,7 +210,6 @@ def counted(study: Study) -> dict[str, Any]:
     """
     get, machine, launches = study.counters.get, study.machine, ncu.launches(study.run.folder)
     traffic = study.stated("fig3", "l1_traffic", variant="baseline").drop_duplicates("size").set_index("size")["value"]
-    base = get("baseline", TRAFFIC, m=2048)
     return {
         "profile": {"launches": len(launches), "kernels": launches["kernel"].nunique()}
         | {"metrics": study.counters.rows["metric"].nunique()}
@@ -233,7 +233,7 @@ def counted(study: Study) -> dict[str, Any]:
             | {"verbatim": get("verbatim", TRAFFIC, m=size) / 1e6}
             for size in (256, 2048)
         }
-        | {v: get(v, TRAFFIC, m=2048) / base for v in ("prefetch", "prefetch_kept")},
+        | {v: get(v, TRAFFIC, m=2048) / get("baseline", TRAFFIC, m=2048) for v in ("prefetch", "prefetch_kept")},
     }
 
 
@@ -260,7 +260,6 @@ def beyond(scaling: pd.DataFrame, element: pd.DataFrame, fma: float) -> dict[str
     rate = by(scaling, LETTER[0], "tflops")
     requested, flops = (by(scaling, LETTER[0], what).get(4096, np.nan) for what in ("requested_bytes", "useful_flops"))
     at_4096, largest, baseline = rate.get(4096, np.nan), rate.iloc[-1], by(scaling, "baseline").iloc[-1]
-    found = {"vectors": scaling, "elements": element}
     speed = ratio(element, "element_wise", "cublas")
     return {
         "fma_share": {"at_4096": at_4096 / fma, "largest": largest / fma},
@@ -269,7 +268,8 @@ def beyond(scaling: pd.DataFrame, element: pd.DataFrame, fma: float) -> dict[str
         # At the TFLOP/s that its section 5.1 states from 4096³ on.
         "fallen_ms": {"low": flops / 2.9 / 1e9, "high": flops / 2.1 / 1e9},
         "element_wise": {
-            **{on: by(df, "element_wise").iloc[-1] / baseline for on, df in found.items()},
+            "vectors": by(scaling, "element_wise").iloc[-1] / baseline,
+            "elements": by(element, "element_wise").iloc[-1] / baseline,
             "over_cublas": by_size(speed),
             "ahead_at": ", ".join(f"{size}³" for size in speed.index[speed > 1]) or "no size",
         },
@@ -302,9 +302,8 @@ def runs(
 def _beside(measured: pd.DataFrame, study: Study, figure: str, *quantities: str) -> pd.DataFrame:
     """Put what the report states of these quantities at a size below what was measured."""
     stated = pd.concat(study.stated(figure, quantity) for quantity in quantities).dropna(subset=["size"])
-    stated = stated.drop(columns="value").assign(
-        source="stated", gpu="RTX 4070", kernel=stated["variant"].replace(dict(zip(PUBLISHED, LETTER, strict=True)))
-    )
+    kernel = stated["variant"].replace(dict(zip(PUBLISHED, LETTER, strict=True)))
+    stated = stated.drop(columns="value").assign(source="stated", gpu="RTX 4070", kernel=kernel)
     return pd.concat([measured.assign(source="measured"), stated], ignore_index=True)
 
 
@@ -313,10 +312,17 @@ def scaling(study: Study, *records: pd.DataFrame | None) -> pd.DataFrame:
 
     A library, and a CPU, multiplies the dense matrix.
     """
-    df = pd.concat(records).drop_duplicates(["variant", "m"])
-    flops = df["useful_flops"] / df["density"].where(~df["variant"].isin(VARIANTS), 1)
-    ms = df["median_us"] / 1e3
-    df = df.assign(size=df["m"], time_ms=ms, time=ms, tflops=flops / df["median_us"] / 1e6)
+    df = (
+        pd.concat(records)
+        .drop_duplicates(["variant", "m"])
+        .assign(
+            size=lambda df: df["m"],
+            time_ms=lambda df: df["median_us"] / 1e3,
+            time=lambda df: df["time_ms"],
+            flops=lambda df: df["useful_flops"] / df["density"].where(~df["variant"].isin(VARIANTS), 1),
+            tflops=lambda df: df["flops"] / df["median_us"] / 1e6,
+        )
+    )
     columns = ["experiment", "variant", "size", "density", "median_us", "q25_us", "q75_us", "time_ms", "time", "tflops"]
     return _beside(df[columns], study, "fig2", "tflops", "time")
 
@@ -330,27 +336,31 @@ def speedups(study: Study, *records: pd.DataFrame) -> pd.DataFrame:
     times = pivot(pd.concat(records).drop_duplicates(["variant", "m"]), "median_us")
     shown = {"cpu_loop": ["cublas", "cublas_handle", *LETTER], "cublas_handle": LETTER, "cublas": LETTER}
     table = pd.concat(
-        (times[over].to_numpy()[:, None] / times[variants]).stack().rename("speedup").reset_index().assign(over=over)
+        (times[over].to_numpy()[:, None] / times[variants])
+        .stack()
+        .rename("speedup")
+        .reset_index()
+        .assign(over=over, **{OVER[over]: lambda df: df["speedup"]})
         for over, variants in shown.items()
-    ).rename(columns={"m": "size"})
-    columns = {column: table["speedup"].where(table["over"] == over) for over, column in OVER.items()}
-    return _beside(table.assign(**columns), study, "fig2", "speedup_cpu", "speedup_cublas")
+    )
+    return _beside(table.rename(columns={"m": "size"}), study, "fig2", "speedup_cpu", "speedup_cublas")
 
 
 def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
     """Return the parts of a cuBLAS call by size, as measured and in the fit of the report's times: ms and shares."""
     theirs, times = experiments.stated(study), experiments.measured(published)
-    fit, (_, models) = experiments.fit(theirs), experiments.compare(published, theirs)
-    extra, kernel = times.sub(times["cublas"], axis=0).clip(lower=0).drop(columns="cublas"), times["cublas"]
-    tables = {"time_ms": times, "over_kernel_ms": extra, "scaled_ms": models, "part_ms": extra.assign(cublas=kernel)}
+    terms, (_, models) = experiments.fit(theirs).terms(theirs.index), experiments.compare(published, theirs)
+    extra = times.sub(times["cublas"], axis=0).clip(lower=0).drop(columns="cublas")
     here = (
-        pd.DataFrame({name: table.stack() for name, table in tables.items()})
+        pd.DataFrame(
+            {"time_ms": times.stack(), "over_kernel_ms": extra.stack(), "scaled_ms": models.stack()}
+            | {"part_ms": extra.assign(cublas=times["cublas"]).stack()}
+        )
         .reindex(PARTS, level=1)
         .rename_axis(["size", "variant"])
         .reset_index()
         .assign(source="measured", part=lambda here: here["variant"].map(PARTS))
     )
-    terms = fit.terms(theirs.index)
     ms = {"time_ms": 1e3 * theirs, "stated_ms": 1e3 * theirs, "fitted_ms": terms.sum(axis=1)}
     df = pd.concat(
         [
@@ -360,9 +370,12 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
             ).assign(source="stated", variant="cublas"),
         ],
         ignore_index=True,
-    ).assign(row=lambda df: df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"))
-    whole = df.groupby("row")["part_ms"].transform("sum")
-    return df.assign(share=100 * df["part_ms"] / whole, whole_ms=whole).sort_values(["size", "source"], kind="stable")
+    ).assign(
+        row=lambda df: df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"),
+        share=lambda df: df.groupby("row")["part_ms"].transform(lambda parts: 100 * parts / parts.sum()),
+        whole_ms=lambda df: df.groupby("row")["part_ms"].transform("sum"),
+    )
+    return df.sort_values(["size", "source"], kind="stable")
 
 
 def variants(df: pd.DataFrame, base: str) -> pd.DataFrame:
@@ -370,10 +383,10 @@ def variants(df: pd.DataFrame, base: str) -> pd.DataFrame:
 
     With whether it is the fastest, or within 2% of it, by which runs of one kernel differ.
     """
-    over, best = df["m"].map(by(df, base)) / df["median_us"], df.groupby("m")["median_us"].transform("min")
     return df.assign(
         **{"source": "measured", "kernel": df["variant"], "size": df["m"], "time_ms": df["median_us"] / 1e3},
-        **{"over_baseline": over, "fastest": df["median_us"] <= 1.02 * best},
+        over_baseline=df["m"].map(by(df, base)) / df["median_us"],
+        fastest=df["median_us"] <= 1.02 * df.groupby("m")["median_us"].transform("min"),
     )[["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]]
 
 
@@ -404,7 +417,7 @@ def stalls(study: Study) -> pd.DataFrame:
 
 def element_wise(scaling: pd.DataFrame, element: pd.DataFrame) -> pd.DataFrame:
     """Return the time of what is right for elements over that of the baseline, which is on vectors of 32 columns."""
-    table = (
+    return (
         pd.DataFrame(
             {
                 "element_wise on vectors of 32": by(scaling, "element_wise"),
@@ -416,8 +429,8 @@ def element_wise(scaling: pd.DataFrame, element: pd.DataFrame) -> pd.DataFrame:
         .rename_axis("size")
         .reset_index()
         .melt("size", var_name="line", value_name="time_over_baseline")
+        .assign(variant=lambda df: np.where(df["line"] == "cuBLAS, dense", "cublas", "element_wise"))
     )
-    return table.assign(variant=np.where(table["line"] == "cuBLAS, dense", "cublas", "element_wise"))
 
 
 # ---------------------------------------------------------------- tables
@@ -472,8 +485,7 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
                 source="stated", quantity=np.where(theirs["quantity"].str.endswith("_ratio"), "ratio", "value")
             ),
         ]
-    )
-    values["metric"] = values["metric"].str.rpartition(".")[0].map(stems)
+    ).assign(metric=lambda df: df["metric"].str.rpartition(".")[0].map(stems))
     exact = where(values, quantity="value").query("low == high")
     pairs = where(exact, variant=LETTER[1:]).merge(
         where(exact, variant=LETTER[0]).drop_duplicates(NUMBER), on=["metric", "source", "size"], suffixes=("", "_base")
@@ -484,13 +496,19 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
         .dropna(subset=["low", "high"], how="all")
         .dropna(subset=NUMBER)
         .drop_duplicates(NUMBER)
+        .astype({"size": int})
     )
-    data, unit = data.astype({"size": int}), np.where(data["quantity"] == "ratio", "×", "")
-    shown = data.assign(text=[*map(_between, data["low"], data["high"], unit)])
-    shown["title"] = data["variant"] + np.where(unit == "×", " ratio", "")
-    return shown.pivot(index=["size", "metric", "source"], columns="title", values="text").reindex(
-        list(ncu.REPORT_METRICS), level="metric"
-    ).reset_index(), data
+    unit = np.where(data["quantity"] == "ratio", "×", "")
+    shown = (
+        data.assign(
+            text=[*map(_between, data["low"], data["high"], unit)],
+            title=data["variant"] + np.where(unit == "×", " ratio", ""),
+        )
+        .pivot(index=["size", "metric", "source"], columns="title", values="text")
+        .reindex(list(ncu.REPORT_METRICS), level="metric")
+        .reset_index()
+    )
+    return shown, data
 
 
 def _between(low: float, high: float, unit: str) -> str:

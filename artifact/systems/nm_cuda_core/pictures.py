@@ -50,11 +50,17 @@ def gather_picture(b: nm.Nm, block: int):
     lines, colours = np.arange(b.group), np.where(right, BEST, PUBLISHED)
     names = *(f"row {r} of B" for r in lines), "column of the block", "it needs row", "it gets row"
     said = f"{(~right).sum()} of {block} columns are multiplied with the wrong column of A"
-    whole = {"fill": True, "facecolor": BOUND, "alpha": 0.22, "linewidth": 0}
     return sketch.picture(
         (0, width),
         (y + 5.3, -1.1),
-        (sketch.frame, label, needs[0], block * step, 1, whole),
+        (
+            sketch.frame,
+            label,
+            needs[0],
+            block * step,
+            1,
+            {"fill": True, "facecolor": BOUND, "alpha": 0.22, "linewidth": 0},
+        ),
         (sketch.frame, at, lines[:, None], step, 1, {"linewidth": 0.5, "alpha": 0.35}),
         (sketch.put, label - 0.3, [*(lines + 0.5), y + 0.5, y + 1.5, y + 2.5], names, {"ha": "right"}),
         (sketch.box, at, needs, "", colours, step, {"hatch": np.where(right, "", "////")}),

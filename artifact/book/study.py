@@ -21,6 +21,9 @@ from artifact.measure import run as harness
 from artifact.profiling import ncu
 from artifact.verdicts import judge, load
 
+#: Memory → the microbenchmark of what it delivers at most.
+MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
+
 
 @dataclass(frozen=True)
 class Counters:

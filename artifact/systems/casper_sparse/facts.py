@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.book.facts import Fact, Facts, part, summary
-from artifact.book.study import Counters, Study, by, given, mean, ratio, repeated, rungs, where
+from artifact.book.study import MEMORIES, Counters, Study, by, given, mean, ratio, repeated, rungs, where
 from artifact.measure import durations, matrices, records
 from artifact.measure.run import Run
 from artifact.profiling import ncu
@@ -26,8 +26,6 @@ REAL_N = 256  #: columns of B for real matrices
 N = 4096  #: columns of B whose instantiations the table of machine code shows
 #: Variant → the instantiation that N takes; `auto` has none.
 USED = {name: system.entry(name, N) for name, kernel in system.VARIANTS.items() if kernel.entries}
-#: Memory → the microbenchmark of what it delivers at most.
-MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
 #: Sweep → the source's figure.
 SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 #: What the ladder's text compares: variant → the rung that it changes, the sweeps.

@@ -139,10 +139,6 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     """
     here, block, whole = study.here, (model.BLOCK.rows, model.BLOCK.columns), published.DEPTH
     one = analysis.propose(here, BIG, BIG, BIG, kept(HALF), GROUP)
-    size = analysis.shared_bytes(one.rows, one.columns, one.windows, kept(HALF), GROUP)
-    moved = [
-        label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here.sm_count, m, n) != name
-    ]
     steps = {d: model.durations(study, d) for d in DENSITIES}
     convert = partial(packing.convert, columns=128, windows=1, packed=True, slot=VECTOR)
     made = {d: convert(b) for d, b in patterns.items() if 1 - d > analysis.HIGH}
@@ -162,9 +158,17 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
             "l2_tbps": study.gbps["L2"] / 1e3,
         },
         "gpu": {"sms": here.sm_count, "shared_kib": here.shared_bytes // 1024, "fma": study.fma},
-        "classes": {"blocks_per_sm": analysis.BLOCKS_PER_SM, "moved": listed(moved)},
-        "deepest": {"size": BIG, "depth": one.windows * GROUP, "kib": size / 1024, "threads": one.threads}
-        | {"warps": one.threads * 2 // 32, "double_buffered": one.threads // 32},
+        "classes": {
+            "blocks_per_sm": analysis.BLOCKS_PER_SM,
+            "moved": listed(
+                label
+                for label, (name, (m, n, _)) in analysis.TABLE_2.items()
+                if analysis.class_of(here.sm_count, m, n) != name
+            ),
+        },
+        "deepest": {"size": BIG, "depth": one.windows * GROUP}
+        | {"kib": analysis.shared_bytes(one.rows, one.columns, one.windows, kept(HALF), GROUP) / 1024}
+        | {"threads": one.threads, "warps": one.threads * 2 // 32, "double_buffered": one.threads // 32},
         "depth": {"whole": whole[False], "packed": whole[True]},
         "step": {
             name: by_nm({d: at[name] / at["compute"] for d, at in steps.items()}) for name in ("load", "fragments")
@@ -256,13 +260,15 @@ def fig10(study: Spmm) -> Facts:
     said = study.stated("text", "peak_share").set_index(["variant", "density"])["low"].reindex(profiled.index)
     shares = profiled * profiled.index.get_level_values("density") / study.stated("text", "peak")["low"].iloc[0]
     off = shares[(shares - said).abs() > NEAR]
-    points = (
-        {"library": library, "pattern": nm_of(d), "share": share, "said": said[library, d]}
-        for (library, d), share in off.items()
-    )
     return {
-        "fig10": {"profiles": len(shares), "off": len(off), "others": len(shares) - len(off)}
-        | {"points": dict(enumerate(points))}
+        "fig10": {
+            "profiles": len(shares),
+            "others": len(shares) - len(off),
+            "points": {
+                i: {"library": library, "pattern": nm_of(d), "share": share, "said": said[library, d]}
+                for i, ((library, d), share) in enumerate(off.items())
+            },
+        }
     }
 
 
@@ -277,7 +283,6 @@ def authors(study: Spmm, anchored: pd.DataFrame, stepwise: pd.DataFrame) -> Fact
     auto, short, rate = beside["auto"].dropna(), reached[reached < AIM_SHARE], rates(stepwise)["auto"][0.5:0.25]
     means = pd.concat({f"{BIG}³": at_big(auto), "all shapes": by_density(auto)})
     missed, below = means[means < AIM].sort_values(), auto[auto < AIM].sort_values()
-    at = [{"where": where, "pattern": nm_of(d), "value": value} for (where, d), value in missed.items()]
     return {
         "authors": {
             "gpu": theirs.gpu,
@@ -285,7 +290,13 @@ def authors(study: Spmm, anchored: pd.DataFrame, stepwise: pd.DataFrame) -> Fact
             "at_big": ends(at_big(auto)),
             "over_shapes": ends(by_density(auto)),
             "points": ranged(auto),
-            "missed": {"count": len(missed), "means": dict(enumerate(at))},
+            "missed": {
+                "count": len(missed),
+                "means": {
+                    i: {"where": where, "pattern": nm_of(d), "value": value}
+                    for i, ((where, d), value) in enumerate(missed.items())
+                },
+            },
             "below": places(below) | {"most_m": max((at[0] for at in below.index), default=0)},
         },
         "reached": ends(reached) | {"count": len(reached)},
@@ -314,10 +325,10 @@ def apart(factor: pd.Series, us: pd.Series) -> dict[str, float]:
     """Return where a rebuilding is not near what it rebuilds, and how long it takes there. us: its own times."""
     off = factor[(factor - 1).abs() > NEAR]
     brief = us[off.index] < BRIEF_US
-    gap = max(us[off.index][brief] * (off[brief] - 1).abs(), default=0.0)
     return (
         {"near": NEAR, "points": len(factor), "off": len(off), "brief": brief.sum(), "longer": (~brief).sum()}
-        | {"brief_us": BRIEF_US, "gap_us": gap, "off_low": off.min(), "off_high": off.max()}
+        | {"brief_us": BRIEF_US, "gap_us": max(us[off.index][brief] * (off[brief] - 1).abs(), default=0.0)}
+        | {"off_low": off.min(), "off_high": off.max()}
         | ends(off[~brief])
     )
 
@@ -378,7 +389,6 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
     half, sparse = (counted[counted["density"] == d].set_index("variant") for d in DENSITIES)
     stalled = half.loc["v3", ["dispatch", "shared", "memory", "barrier", "instructions"]].astype(float)
     names = {"issue slots [%]": "issuing", "useful": "ffma", "dispatch": "dispatch"}
-    fetches = half["instructions"].reindex(["bulk", "stream", "rolled"])
     intensity, v3 = model.by_eq3(study)["v3", SPARSE], sparse.loc["v3"]
     memories, nmsparse = {"dram": study.here, "l2": model.at_l2(study)}, half.loc["nm_baseline"]
     return {
@@ -389,7 +399,7 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
             "nm_baseline": {"fma": nmsparse["FMA pipe [%]"], "shared": nmsparse["shared memory [%]"]},
             **{v: half.loc[v, [*names]].rename(names) for v in ("v3", "auto")},
         },
-        "fetches": fetches.to_dict()
+        "fetches": half["instructions"].reindex(["bulk", "stream", "rolled"]).to_dict()
         | {"stream_high": sparse["instructions"].get("stream")}
         | {f"rows{of}": family.rows(RUNGS["stream"][0], kept(d), GROUP) for of, d in (("", HALF), ("_high", SPARSE))},
         **cuts,
@@ -454,8 +464,12 @@ def tensor(df: pd.DataFrame) -> Facts:
 
 def behind(anchored: pd.DataFrame, llama: pd.DataFrame) -> Facts:
     """Return where `auto` is slower than what stands for nmSPARSE."""
-    ratios = {base: pd.concat([over(df, "auto", base) for df in (anchored, llama)]) for base in NMSPARSE}
-    return {"behind": {base: places(ratio[ratio < 1]) for base, ratio in ratios.items()}}
+    return {
+        "behind": {
+            base: places(pd.concat([over(df, "auto", base) for df in (anchored, llama)]).loc[lambda ratio: ratio < 1])
+            for base in NMSPARSE
+        }
+    }
 
 
 @part

@@ -117,10 +117,13 @@ class Spmm(study.Study):
             | {v: partial(launching.prepare_rung, v, device=self.run.device) for v in TRIALS}
         )
         csr = [v for v in every if v.startswith("cusparse") and experiment == "unstructured"]
-        shapes = [at for at in system.sweeps(self.run.preset)[sweep] if not dtype or at["dtype"] == dtype]
         return self.run.measure(
             experiment,
-            [partial(system.problem, **at, seed=self.run.seed) for at in shapes],
+            [
+                partial(system.problem, **at, seed=self.run.seed)
+                for at in system.sweeps(self.run.preset)[sweep]
+                if not dtype or at["dtype"] == dtype
+            ],
             {v: every[v] for v in (*names, *csr) if self.takes(v)},
             brief if experiment in ("llama", "tried") else bench.time,
         )
@@ -137,8 +140,7 @@ class Spmm(study.Study):
     @cached_property
     def gbps(self) -> dict[str, float]:
         """GB/s of DRAM, L2 and shared memory, measured."""
-        names = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
-        return {what: self.ceiling(name, "gbps") for what, name in names.items()}
+        return {what: self.ceiling(name, "gbps") for what, name in study.MEMORIES.items()}
 
     @cached_property
     def here(self) -> analysis.Device:
@@ -225,23 +227,27 @@ class Spmm(study.Study):
         Trial, idea, expected (words), factor (the number in them), density, came, over the rung that the expectation
         names; None where the GPU takes none.
         """
-        tried, rows = self.measure("tried"), []
-        for name, (_, idea, expected) in TRIALS.items() if tried is not None else ():
-            factor, base = re.findall(r"([\d.]+)x over (\w+)", expected)[0]
-            rows.append(
+        if (tried := self.measure("tried")) is None:
+            return None
+        return pd.concat(
+            [
                 by_density(over(tried, name, base))
                 .rename("came")
                 .reset_index()
                 .assign(trial=name, idea=idea, expected=times(expected), factor=float(factor))
-            )
-        return pd.concat(rows, ignore_index=True) if rows else None
+                for name, (_, idea, expected) in TRIALS.items()
+                for factor, base in re.findall(r"([\d.]+)x over (\w+)", expected)[:1]
+            ],
+            ignore_index=True,
+        )
 
 
 def before(variant: str) -> str:
     """Return what a rung is compared with: what its prediction names, else the rung before it; of `auto` V3."""
-    rung_before = dict(zip(RUNGS, ["v3", *RUNGS], strict=False)) | {"auto": "v3"}
-    named = re.findall(r"over (\w+)", system.VARIANTS[variant].prediction)
-    return next((base for base in named[:1] if base in system.VARIANTS), rung_before[variant])
+    named = re.search(r"over (\w+)", system.VARIANTS[variant].prediction)
+    if named and named[1] in system.VARIANTS:
+        return named[1]
+    return (dict(zip(RUNGS, ["v3", *RUNGS], strict=False)) | {"auto": "v3"})[variant]
 
 
 # ---------------------------------------------------------------- series of records, and words for their points
@@ -270,8 +276,9 @@ def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
 
     A row for each point, `tiles` per SM, a column for V3, with K cut, each rung and `auto`, if the GPU takes it.
     """
-    us = study.pivot(anchored, "median_us", POINT)
-    us = us.assign(tiles=[analysis.TABLE_1["large"].blocks(m, n) / sms for _, m, n, _, _ in us.index])
+    us = study.pivot(anchored, "median_us", POINT).assign(
+        tiles=lambda us: [BLOCK.blocks(m, n) / sms for _, m, n, _, _ in us.index]
+    )
     return us.loc[
         us["tiles"] < 1, ["tiles", *us.columns.intersection(["v3", "v3_split_k", *RUNGS, "auto"], sort=False)]
     ]
@@ -325,8 +332,8 @@ def compared(tensor: pd.DataFrame) -> pd.DataFrame:
     dense = us.loc[[(library[v], *at) for v, *at in rows[["variant", *POINT]].itertuples(index=False)]]
     rows = rows.assign(vector=[pattern(label)[1] for label in rows["label"]], speedup=dense.array / rows["median_us"])
     line = ["variant", "vector", "m", "n", "k"]
-    crossings = {key: crossing_of(at["density"].to_numpy(), at["speedup"].to_numpy()) for key, at in rows.groupby(line)}
-    return rows.join(pd.Series(crossings, name="crossing").rename_axis(line), on=line)
+    crossings = rows.groupby(line).apply(lambda at: crossing_of(at["density"].to_numpy(), at["speedup"].to_numpy()))
+    return rows.join(crossings.rename("crossing"), on=line)
 
 
 # ---------------------------------------------------------------- what the source states, and what its code gave
@@ -337,9 +344,13 @@ def peak_shares(spmm: Spmm) -> pd.DataFrame:
 
     Library, variant (ours of the same idea), density, stated (0 to 1).
     """
-    rows = spmm.stated("text", "peak_share").rename(columns={"variant": "library", "low": "stated"})
-    ours = rows["library"].map({"nm_spmm": "v3", "nmsparse": "nmsparse_vw32"})
-    return rows.assign(variant=ours).dropna(subset=["density"])[["library", "variant", "density", "stated"]]
+    ours = {"nm_spmm": "v3", "nmsparse": "nmsparse_vw32"}
+    return (
+        spmm.stated("text", "peak_share")
+        .rename(columns={"variant": "library", "low": "stated"})
+        .assign(variant=lambda rows: rows["library"].map(ours))
+        .dropna(subset=["density"])[["library", "variant", "density", "stated"]]
+    )
 
 
 def published_speedups(fig9: pd.DataFrame) -> pd.DataFrame:
@@ -359,10 +370,12 @@ def against(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
     theirs: others/<gpu>/anchors.csv.
     """
-    us = study.pivot(anchored, "median_us", PLACE)
-    stated = theirs.pivot(index=PLACE, columns="library", values="speedup")
-    libraries = ["nmsparse" if v in NMSPARSE else "nm_spmm" for v in us]
-    return us.rdiv(us["cublas"], axis=0) / stated.reindex(us.index)[libraries].set_axis(us.columns, axis=1)
+    us, stated = (
+        study.pivot(anchored, "median_us", PLACE),
+        theirs.pivot(index=PLACE, columns="library", values="speedup"),
+    )
+    theirs_of = stated.reindex(us.index)[["nmsparse" if v in NMSPARSE else "nm_spmm" for v in us]]
+    return us.rdiv(us["cublas"], axis=0) / theirs_of.set_axis(us.columns, axis=1)
 
 
 def at_big(values: pd.Series) -> pd.Series:
@@ -412,8 +425,7 @@ def staged(tile: analysis.Tile, density: float) -> float:
 
 def step_of(tile: analysis.Tile, density: float) -> str:
     """Say what a step of a published kernel is, as the title of its picture."""
-    how = "packed" if tile.packed else "staged whole"
-    return f"{sparsity(density)} sparsity, {how}, k_s = {tile.windows * GROUP}"
+    return f"{sparsity(density)} sparsity, {'packed' if tile.packed else 'staged whole'}, k_s = {tile.windows * GROUP}"
 
 
 def durations(spmm: Spmm, density: float) -> dict[str, float]:
@@ -473,8 +485,7 @@ def loops(spmm: Spmm, variants: Iterable[str]) -> dict[str, str]:
     """Return the machine code of each variant's largest loop of multiply-adds, of those that the page's target has."""
     most = fullest(spmm.report)["entry"]
     cubins = {v: jit.compile_cubin(system.VARIANTS[v].source, most[v], spmm.target) for v in variants if v in most}
-    code = {v: jit.disassemble(cubin) for v, cubin in cubins.items()}
-    return {v: banks.loop(sass) or sass for v, sass in code.items()}
+    return {v: banks.loop(sass) or sass for v, cubin in cubins.items() for sass in [jit.disassemble(cubin)]}
 
 
 def clashes(loops: Mapping[str, str]) -> pd.DataFrame:

@@ -35,8 +35,6 @@ PARTS = {
 }
 SLICES = 4  #: of the inner loop that are drawn
 SMALL = {"fontsize": 8}
-FRAMED = {"linewidth": 2.6, "zorder": 3}
-THIN = {"linewidth": 1.4}
 #: Outlines of what no vector needs.
 UNUSED: dict[str, Any] = {"edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
 Drawn = tuple[Any, pd.DataFrame]
@@ -81,11 +79,25 @@ def format_picture(b: nm.Nm) -> Drawn:
         (sketch.box, right + cell * own["vector"], own["compressed_row"], *positions),
         (sketch.grid, 0, b.k, b.n, b.group, b.vector),
         (sketch.grid, lefts, b.w, [b.n, b.q], kept, [b.vector, 1], [1, cell]),
-        (sketch.frame, [0, *lefts], [index[kept, 0], kept, kept], [b.vector, b.vector, cell], 1, FRAMED),
+        (
+            sketch.frame,
+            [0, *lefts],
+            [index[kept, 0], kept, kept],
+            [b.vector, b.vector, cell],
+            1,
+            {"linewidth": 2.6, "zorder": 3},
+        ),
         (sketch.put, b.n / 2, -0.8, f"B: {b.k} × {b.n}"),
         (sketch.put, left + b.n / 2, -0.8, f"values: {b.w} × {b.n}"),
         (sketch.put, right + cell * b.q / 2, -0.8, f"index: {b.w} × {b.q}"),
-        (sketch.segment, [-1.35, 0.1], [0.1, b.k + 0.4], [-1.35, b.vector - 0.1], [b.group - 0.1, b.k + 0.4], THIN),
+        (
+            sketch.segment,
+            [-1.35, 0.1],
+            [0.1, b.k + 0.4],
+            [-1.35, b.vector - 0.1],
+            [b.group - 0.1, b.k + 0.4],
+            {"linewidth": 1.4},
+        ),
         (sketch.put, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", {"rotation": 90, "fontsize": 8}),
         (sketch.put, [0, *lefts], [b.k + 0.8, b.w + 0.4, b.w + 0.4], named, {"ha": "left", "va": "top", "fontsize": 8}),
     ), data
@@ -100,12 +112,17 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
     for number, (title, b) in enumerate(cases.items()):
         need, top = model.asked(b)[:depth, :vectors], number * (vectors + 5.4)
         used, y, (row, vector) = need.any(axis=1), top + 1.5 + vectors, np.nonzero(need)
-        share = f"{used.sum()} of {depth} rows of A_s are needed: {100 * used.mean():.0f} %"
         edges, lines = np.arange(0, depth + 1, b.group), [y + 1, *(top + 1.7 + np.arange(vectors))]
         names = "rows of A_s", *(f"vector {v} of B_s" for v in range(vectors))
         marks += [
             (sketch.put, 0, top + 0.5, f"{title}, {b.keep}:{b.group}", {"ha": "left", "weight": "bold"}),
-            (sketch.put, depth, top + 0.5, share, {"ha": "right"}),
+            (
+                sketch.put,
+                depth,
+                top + 0.5,
+                f"{used.sum()} of {depth} rows of A_s are needed: {100 * used.mean():.0f} %",
+                {"ha": "right"},
+            ),
             (sketch.box, row, top + 1.2 + vector, "", RUNGS[3]),
             (sketch.box, np.flatnonzero(used), y, "", PUBLISHED, {"height": 2}),
             (sketch.frame, np.flatnonzero(~used), y, 1, 2, UNUSED | {"hatch": "////"}),
@@ -207,13 +224,19 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
             (sketch.segment, x, windows, x + wide, windows, sketch.THICK),
             (sketch.put, x + wide / 2, low + rows + 0.7, f"vectors {', '.join(map(str, range(vectors)))}", SMALL),
         ]
-    outlines = UNUSED | {"hatch": np.where(need.any(axis=1), "", "////")}
     (asked, of), groups = np.nonzero(need), top + np.arange(0, depth + 1, b.group)
     y, alone = (high - len(staged)) / 2 + slots, need[staged].sum(axis=1) == 1
     colours = np.where(alone, np.take(ROWS, need[staged].argmax(axis=1)), BOUND)
     marks += [
         (sketch.put, x_rows - 0.3, top + every + 0.5, every, SMALL | {"ha": "right", "alpha": 0.8}),
-        (sketch.frame, x_rows, top + every, 1.1 * vectors, 1, outlines),
+        (
+            sketch.frame,
+            x_rows,
+            top + every,
+            1.1 * vectors,
+            1,
+            UNUSED | {"hatch": np.where(need.any(axis=1), "", "////")},
+        ),
         (sketch.box, x_rows + 1.1 * of, top + asked, "", np.take(ROWS, of), {"width": 1.1}),
         (sketch.segment, x_rows, groups, x_rows + 1.1 * vectors, groups, sketch.THICK),
         (sketch.box, x_list, y, staged.astype(str), colours, {"width": 2.2, "size": 8.5}),
@@ -274,8 +297,11 @@ def schedule(durations: Mapping[str, float], steps: int, overlap: bool) -> pd.Da
         ready = bar(step, "fragments", start, 1 / SLICES)
         for slice_ in range(SLICES):
             done = bar(step, "compute", ready, 1 / SLICES)
-            last = slice_ == SLICES - 1
-            ready = done if last else max(done, bar(step, "fragments", ready if overlap else done, 1 / SLICES))
+            ready = (
+                done
+                if slice_ == SLICES - 1
+                else max(done, bar(step, "fragments", ready if overlap else done, 1 / SLICES))
+            )
         return done
 
     time = loaded = bar(0, "load", bar(0, "col_info", 0.0))
@@ -311,13 +337,21 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
     fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.3 * (2 * len(lanes) + 2)))
     tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(both)}
     said = [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in zip(both, frames, strict=True)]
-    low = data["schedule"].map(tops) + 0.95 + data["lane"].map(lanes.index)
     width, colours = data["end"] - data["start"], data["what"].map(lambda what: BARS[what][2])
-    texts, hatch = data["step"].astype(str).where(width > 0.022 * end, ""), np.where(data["step"] % 2, "////", "")
+    texts = data["step"].astype(str).where(width > 0.022 * end, "")
     sketch.draw(
         ax,
         (sketch.put, 0, np.array([*tops.values()]) + 0.35, said, {"ha": "left", "weight": "bold"}),
-        (sketch.box, data["start"], low, texts, colours, width, 0.8, {"hatch": hatch}),
+        (
+            sketch.box,
+            data["start"],
+            data["schedule"].map(tops) + 0.95 + data["lane"].map(lanes.index),
+            texts,
+            colours,
+            width,
+            0.8,
+            {"hatch": np.where(data["step"] % 2, "////", "")},
+        ),
     )
     ticks = [(y + 1.35 + place, lane) for y in tops.values() for place, lane in enumerate(lanes)]
     ax.set_yticks(*zip(*ticks, strict=True))

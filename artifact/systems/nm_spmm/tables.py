@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from artifact.book.study import by, given, pivot
+from artifact.book.study import by, given, pivot, where
 from artifact.book.text import shape
 from artifact.measure import records
 from artifact.systems.nm_spmm import model
@@ -70,8 +70,11 @@ def placed(df: pd.DataFrame) -> pd.DataFrame:
 
 def joined(measured: pd.DataFrame, stated: pd.DataFrame, *ceilings: pd.DataFrame) -> pd.DataFrame:
     """Return what was measured, what is stated, and ceilings below each other, told apart by `source`."""
-    parts = [measured.assign(source="measured"), stated.assign(source="stated")]
-    return pd.concat([*parts, *(df.assign(source="ceiling") for df in ceilings)], ignore_index=True)
+    return pd.concat(
+        [measured.assign(source="measured"), stated.assign(source="stated")]
+        + [df.assign(source="ceiling") for df in ceilings],
+        ignore_index=True,
+    )
 
 
 def useful(df: pd.DataFrame) -> pd.DataFrame:
@@ -139,16 +142,17 @@ def blockings() -> pd.DataFrame:
 
 def proposed(here: analysis.Device) -> pd.DataFrame:
     """Return what the analysis proposes on a GPU for the sizes of Table II, beside what that has."""
-    rows: list[dict[str, str | float]] = []
-    for label, (expected, (m, n, k)) in analysis.TABLE_2.items():
-        chosen = analysis.class_of(here.sm_count, m, n)
-        steps = {sparsity(d): analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES}
-        rows.append(
-            {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}
-            | {"blocks": analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count}
-            | {f"k_s at {at}": f"{t.windows * GROUP}{', packed' * t.packed}" for at, t in steps.items()}
-        )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}
+        | {"blocks": analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count}
+        | {
+            f"k_s at {sparsity(d)}": f"{tile.windows * GROUP}{', packed' * tile.packed}"
+            for d in SPARSITIES
+            for tile in [analysis.propose(here, m, n, k, kept(d), GROUP)]
+        }
+        for label, (expected, (m, n, k)) in analysis.TABLE_2.items()
+        for chosen in [analysis.class_of(here.sm_count, m, n)]
+    )
 
 
 # ---------------------------------------------------------------- the paper's figures
@@ -159,13 +163,14 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
     With the shares of its own peak that the source states.
     """
-    rows, stated = useful(df), model.peak_shares(spmm)
-    rows = rows.assign(
-        per_cent=100 * rows["tflops"] / spmm.fma,
-        over_base=rows["tflops"] / rows["density"].map(by(rows, "v1", "tflops", "density")),
+    return joined(
+        useful(df).assign(
+            per_cent=lambda rows: 100 * rows["tflops"] / spmm.fma,
+            over_base=lambda rows: rows["tflops"] / rows["density"].map(by(rows, "v1", "tflops", "density")),
+        ),
+        worded(model.peak_shares(spmm).assign(per_cent=lambda said: 100 * said["stated"])),
+        pd.DataFrame({"variant": [f"FMA, {spmm.fma:.1f} TFLOP/s"], "per_cent": 100}),
     )
-    stated = worded(stated.assign(per_cent=100 * stated["stated"]))
-    return joined(rows, stated, pd.DataFrame({"variant": [f"FMA, {spmm.fma:.1f} TFLOP/s"], "per_cent": 100}))
 
 
 def packing(packed: pd.DataFrame) -> pd.DataFrame:
@@ -194,18 +199,25 @@ def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
         per_cent=lambda at: 100 * at["tflops"] / at["gpu"].map(peaks),
         line="theirs",
     )
-    both = joined(rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, line=rows["variant"]), stated)
-    return both.assign(size=sizes_of(both), gflop=2e-9 * both[["m", "n", "k"]].prod(axis=1))
+    return joined(rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, line=rows["variant"]), stated).assign(
+        size=sizes_of, gflop=lambda both: 2e-9 * both[["m", "n", "k"]].prod(axis=1)
+    )
 
 
 def best_of_three(by_size: pd.DataFrame) -> pd.DataFrame:
     """Return the fastest of the classes of Table I at each size of Table II and each sparsity."""
-    best = pivot(by_size, "median_us", PLACE)[CLASSES].idxmin(axis=1).unstack("density")
-    best = best[sorted(best, reverse=True)].rename(columns=sparsity).reset_index()
-    return best.assign(
-        size=sizes_of(best),
-        shape=[shape(at) for at in best[["m", "n", "k"]].to_numpy()],
-        expected=[analysis.TABLE_2[label][0] for label in sizes_of(best)],
+    return (
+        pivot(by_size, "median_us", PLACE)[CLASSES]
+        .idxmin(axis=1)
+        .unstack("density")
+        .sort_index(axis=1, ascending=False)
+        .rename(columns=sparsity)
+        .reset_index()
+        .assign(
+            size=sizes_of,
+            shape=lambda best: [shape(at) for at in best[["m", "n", "k"]].to_numpy()],
+            expected=lambda best: [analysis.TABLE_2[label][0] for label in best["size"]],
+        )
     )
 
 
@@ -215,8 +227,8 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     Geometric means over the sparsities that both have: here, and as the authors published it for a GPU of theirs, with
     the best of split-K and with one pass.
     """
-    ours, one_pass = by_size.rename(columns={"variant": "library"}), stated.assign(tflops=stated["tflops_one_pass"])
-    heads = {"here": ours, "theirs": stated, "theirs, one pass": one_pass}
+    heads = {"here": by_size.rename(columns={"variant": "library"}), "theirs": stated}
+    heads["theirs, one pass"] = stated.assign(tflops=stated["tflops_one_pass"])
     df = (
         pd.concat(heads, names=["head"])
         .reset_index("head")
@@ -237,8 +249,9 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
     """
     stated = model.published_speedups(spmm.published("fig9")).rename(columns={"point": "place"})
     points = stated.drop_duplicates("place").set_index(["m", "n", "k"])["place"]
-    stated = stated[stated["gpu"].isin([only] if only else stated["gpu"])]
-    stated = stated.assign(panel=spmm.here.name if only else stated["gpu"], line=stated["library"])
+    stated = stated[stated["gpu"].isin([only] if only else stated["gpu"])].assign(
+        panel=lambda said: spmm.here.name if only else said["gpu"], line=lambda said: said["library"]
+    )
     rows = (
         df[RECORD]
         .join(by(df, "cublas", key=PLACE).rename("dense"), on=PLACE)
@@ -252,24 +265,24 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
 def llama_means(points: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means and ranges of the speedups at each sparsity. points: `llama_points`."""
-    df = (
+    return (
         points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
         .agg(points="count", least="min", most="max", mean=records.geomean)
         .reset_index()
-    )
-    return worded(df.assign(low=df["least"], high=df["most"], variant=df["line"])).rename(
-        columns={"panel": "gpu", "line": "contender"}
+        .assign(low=lambda df: df["least"], high=lambda df: df["most"], variant=lambda df: df["line"])
+        .pipe(worded)
+        .rename(columns={"panel": "gpu", "line": "contender"})
     )
 
 
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
-    pairs = {v: (v, "cublas") for v in ("auto", "v3", "nmsparse_vw32")} | {
-        f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")
-    }
-    theirs = model.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
+    theirs = model.published_speedups(where(fig9, gpu="A100")).groupby(["density", "library"])["speedup"]
     return (
-        pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
+        pd.DataFrame(
+            {v: by_density(over(df, v, "cublas")) for v in ("auto", "v3", "nmsparse_vw32")}
+            | {f"{v} over it": by_density(over(df, v, "nmsparse_vw32")) for v in ("auto", "v3")}
+        )
         .join(theirs.agg(records.geomean).unstack())
         .reset_index()
         .assign(sparsity=lambda df: df["density"].map(sparsity), ideal=lambda df: 1 / df["density"])
@@ -309,7 +322,7 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
     auto = model.against(anchored, theirs)["auto"].dropna()
-    big = theirs[(theirs["library"] == "nm_spmm") & (theirs[["m", "n", "k"]] == BIG).all(axis=1)]
+    big = where(theirs, library="nm_spmm", m=BIG, n=BIG, k=BIG)
     return (
         pd.DataFrame(
             {"all": by_density(auto), "theirs": big.set_index("density")["speedup"], "over": model.at_big(auto)}
@@ -336,8 +349,11 @@ def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
 
 def predictions(outcome: pd.DataFrame) -> pd.DataFrame:
     """Return each rung with what was predicted and what came, in words. outcome: `Spmm.outcome`."""
-    said = "{came:.2f}× over `{over}` at {at}; all: {low:.2f} to {high:.2f}×"
-    return outcome.assign(came=[said.format(**row) for row in outcome.to_dict("records")])
+    return outcome.assign(
+        came=[
+            f"{r.came:.2f}× over `{r.over}` at {r.at}; all: {r.low:.2f} to {r.high:.2f}×" for r in outcome.itertuples()
+        ]
+    )
 
 
 def sustained(stepwise: pd.DataFrame, fma: float, rungs: list[str]) -> pd.DataFrame:
@@ -385,9 +401,15 @@ def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
 def few_tiles_gain(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return how many times as fast as V3 each contender is where there are fewer tiles of 64 × 128 than SMs."""
     us = model.few_tiles(anchored, sms)
-    times = us.rdiv(us["v3"], axis=0).drop(columns=["tiles", "v3"])
-    times.index = placed(us)[["shape", "sparsity"]].agg(" · ".join, axis=1)
-    return times.rename_axis(index="row", columns="variant").stack().rename("value").reset_index()
+    return (
+        us.rdiv(us["v3"], axis=0)
+        .drop(columns=["tiles", "v3"])
+        .set_axis(placed(us)[["shape", "sparsity"]].agg(" · ".join, axis=1))
+        .rename_axis(index="row", columns="variant")
+        .stack()
+        .rename("value")
+        .reset_index()
+    )
 
 
 def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
@@ -396,12 +418,11 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     Counted of DRAM, L2 and shared memory. With the shares of its peak that the source states, at our intensity under
     our ceiling.
     """
-    intensity = pd.Series(model.by_eq3(spmm)).rename_axis(["variant", "density"]).rename("eq3")
     df = counted[counted["variant"].isin(["auto", "v3", "nmsparse_vw32", "cublas"])].rename(columns={"us": "time_us"})
     df = df[~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")].assign(m=BIG, n=BIG, k=BIG)
     df = df.assign(**{what: df["useful_flops"] / df[f"{what}_bytes"] for what in ("dram", "l2", "shared")})
     both = joined(df, model.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)).join(
-        intensity, on=["variant", "density"]
+        pd.Series(model.by_eq3(spmm)).rename_axis(["variant", "density"]).rename("eq3"), on=["variant", "density"]
     )
     parts = []
     for panel, (column, memories) in ROOFS.items():
@@ -413,31 +434,38 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
 
 def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     """Return the share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states."""
-    share = counted.pivot(index="variant", columns="density", values="tflops") / spmm.fma
-    said = model.peak_shares(spmm).pivot(index="variant", columns="density", values="stated")
-    shown = share.loc[["auto", "v3", "nmsparse_vw32"], list(SPARSITIES)]
-    theirs = said.reindex_like(shown).map(" (paper: {:.0%})".format, na_action="ignore").fillna("")
+    tflops = counted.pivot(index="variant", columns="density", values="tflops")
+    shown = tflops.loc[["auto", "v3", "nmsparse_vw32"], list(SPARSITIES)] / spmm.fma
+    said = model.peak_shares(spmm).pivot(index="variant", columns="density", values="stated").reindex_like(shown)
+    theirs = said.map(" (paper: {:.0%})".format, na_action="ignore").fillna("")
     return (shown.map("{:.0%}".format) + theirs).rename(columns=sparsity).reset_index()
 
 
 def vectors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     """Return useful TFLOP/s over the vector length, by window, sparsity and contender, under the FMA ceiling."""
-    rows = useful(df)
+    rows = useful(df).sort_values("density", ascending=False, kind="stable")
     rows[["window", "vector"]] = [model.pattern(label) for label in rows["label"]]
-    rows = rows.sort_values("density", ascending=False, kind="stable")
     return joined(rows, rows.iloc[:0], rows.drop_duplicates(["variant", "density"]).assign(tflops=spmm.fma, window=0))
 
 
 def ragged(df: pd.DataFrame) -> pd.DataFrame:
     """Return TFLOP/s of V3 and `auto`, and speedups, at sizes that no tile divides."""
-    pairs = {"auto over cuBLAS": ("auto", "cublas"), "over V3": ("auto", "v3"), "V3 over cuBLAS": ("v3", "cublas")}
-    return placed(pivot(df, "tflops", POINT).assign(**{column: over(df, *pair) for column, pair in pairs.items()}))
+    return placed(
+        pivot(df, "tflops", POINT).assign(
+            **{"auto over cuBLAS": over(df, "auto", "cublas"), "over V3": over(df, "auto", "v3")},
+            **{"V3 over cuBLAS": over(df, "v3", "cublas")},
+        )
+    )
 
 
 def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     """Return speedups over cuSPARSE's best algorithm."""
-    best, shown = records.best_of(loose), ["auto", "v3", "nmsparse_vw32", "nm_baseline", "cublas"]
-    return placed(pd.DataFrame({v: over(best, v, "cusparse_best") for v in shown}))
+    df = records.best_of(loose)
+    return placed(
+        pd.DataFrame(
+            {v: over(df, v, "cusparse_best") for v in ("auto", "v3", "nmsparse_vw32", "nm_baseline", "cublas")}
+        )
+    )
 
 
 @given
@@ -453,5 +481,8 @@ def tensor(df: pd.DataFrame) -> pd.DataFrame:
 
 def failed(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Return claims that were not reproduced or do not carry over, with the reasons."""
-    rows = verdicts[verdicts["verdict"].isin([NOT_REPRODUCED, NOT_CARRIED])].astype(str)
-    return rows.assign(why=rows["reason"].where(rows["reason"] != "", rows["why"]))
+    return (
+        where(verdicts, verdict=[NOT_REPRODUCED, NOT_CARRIED])
+        .astype(str)
+        .assign(why=lambda df: df["reason"].where(df["reason"] != "", df["why"]))
+    )

@@ -239,7 +239,6 @@ def in_eight(run: Run) -> dict[str, list[Problem]]:
     """
     make, at = partial(fp8.problem, seed=run.seed), run.preset
     squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
-    ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
     many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
     return {
         "fp8": [make(*shape) for shape in (*squares, *LLM[at], *FEW[at])],
@@ -248,7 +247,7 @@ def in_eight(run: Run) -> dict[str, list[Problem]]:
                 make(*shape, scale=scale, out=out)
                 for shape, scale, out in product(outputs, operands.SCALES, operands.OUTS)
             ),
-            *ragged,
+            *(make(*shape) for shape in RAGGED[at] if shape not in outputs),
         ],
         "fp8_linear": [make(*shape, orders="FF") for shape in (*many, *DECODING[at])],
     }
@@ -267,8 +266,8 @@ def of_the_willing(
         absent = records.read_absent(run.folder).get(experiment, {})
         here = {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent}
         harness.measure_willing(run, experiment, [problem], here)
-    df = points.merge(where(records.read(run.folder / f"{experiment}.csv"), variant=contenders))
-    return df[list(records.COLUMNS)]
+    known = where(records.read(run.folder / f"{experiment}.csv"), variant=contenders)
+    return points.merge(known)[list(records.COLUMNS)]
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
@@ -276,8 +275,8 @@ def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict
 
     Elsewhere contenders take turns of milliseconds, so that the clock, which power lowers, is nearly one for all.
     """
-    how = {"budget_s": ALONE_S, "max_samples": ALONE_SAMPLES, "verify": verify}
-    return {name: bench.time({name: bound}, device, **how)[name] for name, bound in bounds.items()}
+    alone = partial(bench.time, budget_s=ALONE_S, max_samples=ALONE_SAMPLES, verify=verify)
+    return {name: alone({name: bound}, device)[name] for name, bound in bounds.items()}
 
 
 def together(*frames: pd.DataFrame) -> pd.DataFrame:
@@ -346,23 +345,31 @@ def rungs() -> pd.DataFrame:
     that (NaN for none), and the kernel before: the one that the prediction names, else the row above. Split-K is for
     other shapes, and held against `wgmma_keep`.
     """
-    df = pd.DataFrame(
-        {
-            "rung": name,
-            "config": c,
-            "file": c.source.name,
-            "tile": f"{c.m} × {c.n}",
-            "shared": round((c.shared_bytes + RESERVED) / 1024),
-            "idea": idea,
-            "prediction": PREDICTIONS[name],
-        }
-        for name, (c, idea, _) in system.RUNGS.items()
+    return (
+        pd.DataFrame(
+            {
+                "rung": name,
+                "config": c,
+                "file": c.source.name,
+                "tile": f"{c.m} × {c.n}",
+                "shared": round((c.shared_bytes + RESERVED) / 1024),
+                "idea": idea,
+                "prediction": PREDICTIONS[name],
+            }
+            for name, (c, idea, _) in system.RUNGS.items()
+        )
+        .assign(
+            predicted=lambda df: df["prediction"].str.extract(r"^([\d.]+)×")[0].astype(float),
+            named=lambda df: df["prediction"].str.extract(r"over (wgmma_\w+)")[0],
+            before=lambda df: (
+                df["named"]
+                .mask(df["rung"] == "wgmma_split_k", "wgmma_keep")
+                .fillna(df["rung"].shift(fill_value="mma_sp"))
+            ),
+        )
+        .drop(columns="named")
+        .set_index("rung", drop=False)
     )
-    named = df["prediction"].str.extract(r"over (wgmma_\w+)")[0].mask(df["rung"] == "wgmma_split_k", "wgmma_keep")
-    return df.assign(
-        predicted=df["prediction"].str.extract(r"^([\d.]+)×")[0].astype(float),
-        before=named.fillna(df["rung"].shift(fill_value="mma_sp")),
-    ).set_index("rung", drop=False)
 
 
 def chosen(run: Run, shapes: Iterable[Shape]) -> pd.DataFrame:
@@ -419,8 +426,10 @@ def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     shared memory and copies.
     """
     kernel, rows = system.VARIANTS["mma_sp"], ladder_rows(report, "mma_sp")
-    cubins = [jit.compile_cubin(kernel.source, r.entry, r.target) for r in rows.itertuples()]
-    mixes = [[(op.split("."), n) for op, n in jit.instruction_mix(cubin).items()] for cubin in cubins]
+    mixes = [
+        [(op.split("."), n) for op, n in jit.instruction_mix(jit.compile_cubin(kernel.source, *code)).items()]
+        for code in rows[["entry", "target"]].itertuples(index=False)
+    ]
     found = {
         name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes]
         for name, parts in {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}.items()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,23 @@ ROUNDING = 2**-8 / np.sqrt(3) / np.sqrt(3 / (2 * np.log(2)))
 def of(run: Run) -> Iterator[Fact]:
     """Yield every fact that records hold."""
     post = Chapter(run)
-    for make in (pruned, published, studies, climbed, profiled, energies, tuned, small, any_size, rows, eight, linear):
-        yield from make(post)
+    return chain.from_iterable(
+        make(post)
+        for make in (
+            pruned,
+            published,
+            studies,
+            climbed,
+            profiled,
+            energies,
+            tuned,
+            small,
+            any_size,
+            rows,
+            eight,
+            linear,
+        )
+    )
 
 
 # ---------------------------------------------------------------- what this page compiles or tries itself
@@ -140,13 +156,15 @@ def published(post: Chapter) -> Facts:
 def studies(post: Chapter) -> Facts:
     """Of each side study: its speedup over the published kernel, geometric mean; blocks that an SM has room for."""
     us = pivot(post["studies"], "median_us")
-    blocks = {v: experiments.blocks(post.machine, v) for v in us if v in experiments.STUDIES}
     return {
         "studies": {"sizes": listed(map(cube, us.index))},
         "blocks": experiments.blocks(post.machine),
         "study": {
-            v.removeprefix("mma_sp_"): {"mean": records.geomean(us["mma_sp"] / us[v]), "blocks": min(of.values())}
-            for v, of in blocks.items()
+            v.removeprefix("mma_sp_"): {
+                "mean": records.geomean(us["mma_sp"] / us[v]),
+                "blocks": min(experiments.blocks(post.machine, v).values()),
+            }
+            for v in us.columns.intersection(experiments.STUDIES, sort=False)
         },
         "prediction": {v: experiments.PREDICTIONS[v] for v in (*experiments.STUDIES, "auto")},
     }
@@ -211,11 +229,16 @@ def profiled(post: Chapter) -> Facts:
     steps, swept = {"keep": _step(keep), "tall": _step(tall)}, ratio(post["square"], "auto", "cusparselt")
     worst = post.gains.loc[post.climbed, "wgmma_stream_k"].idxmin()
     at = where(post.counted, size=worst).set_index("variant")[["slices", "dram"]]
-    port = keep.m * keep.n * steps["keep"]["l2"] / experiments.PORT_BYTES  # clocks for a step, as `Tile` has it
     # Million clocks of a kernel, of it without its loads, and without its multiplications.
     alone = launches(post.counters_of("bounds"), post.machine).set_index("variant")
-    tiles = {f"{tile.m} × {tile.n}": [name + part for part in bounds.LEFT_OUT] for name, tile in bounds.TILES.items()}
-    bare = pd.DataFrame({tile: [*alone["clocks"].reindex(v)] for tile, v in tiles.items()}, ["whole", "bare", "load"]).T
+    bare = pd.DataFrame(
+        alone["clocks"]
+        .reindex([name + part for name in bounds.TILES for part in bounds.LEFT_OUT])
+        .to_numpy()
+        .reshape(-1, 3),
+        [f"{tile.m} × {tile.n}" for tile in bounds.TILES.values()],
+        ["whole", "bare", "load"],
+    )
     share, read = bare["bare"] / bare["whole"], alone["shared"].filter(like="_unloaded")
     return {
         "profiled": {"size": cube(size)},
@@ -227,7 +250,8 @@ def profiled(post: Chapter) -> Facts:
         "stream_k": {"worst": cube(worst), **at.loc["wgmma_stream_k"] / at.loc["wgmma_keep"]},
         "left": {
             "swept": swept.get(size),
-            "port": steps["keep"]["math"] / port,
+            # Over the clocks for a step, as `Tile` has it.
+            "port": steps["keep"]["math"] / (keep.m * keep.n * steps["keep"]["l2"] / experiments.PORT_BYTES),
             "shared": family.SHARED_REACHED / (1 + 32 / keep.n),
         },
         "bare": {"share": share.min(), "read_least": read.min(), "read_most": read.max()}
@@ -265,7 +289,6 @@ def energies(post: Chapter) -> Facts:
     points = sorted(set(zip(told["m"], told["experiment"], strict=True)))
     asked = energy.asked(view.records).sort_values("ms")
     short = asked[[at not in points for at in zip(asked["m"], asked["experiment"], strict=True)]].iloc[[0, -1]]
-    limit = {"limit": post.machine.get("power_limit_w"), "points": listed(f"{cube(m)} ({name})" for m, name in points)}
     found = {
         "energy": {
             "near": 1 - energy.NEAR_LIMIT,
@@ -276,7 +299,8 @@ def energies(post: Chapter) -> Facts:
             .set_index("m")
             .rename(cube)[["low_j", "high_j", "low_pj", "high_pj"]],
             "short": {f"{cube(r.m)} ({r.experiment})": {"ms": r.ms, "times": r.times} for r in short.itertuples()},
-            **(limit if points else {}),
+            "limit": post.machine.get("power_limit_w") if points else None,
+            "points": listed(f"{cube(m)} ({name})" for m, name in points) if points else None,
         },
         "alone": _turns(post["alone"], post["square"]),
     }
@@ -332,10 +356,15 @@ def _turns(told: pd.DataFrame, swept: pd.DataFrame) -> dict[str, Any]:
     capped = [df[df["throttle"].str.contains("power")]["m"] for df in (told, swept)]
     judged = both[both.index.isin(capped[0]) & both.index.isin(capped[1])]
     off, rows = judged["alone"] / judged["turns"] - 1, where(told, m=judged.index)
-    apart = ((rows["q75_us"] - rows["q25_us"]) / rows["median_us"]).max()
-    ends = {"least": off.min(), "most": off.max(), "mean": float(np.expm1(np.log1p(off).mean()))}
-    capped_in_both = ends | {"sizes": listed(map(cube, judged.index)), "quartiles": apart} if len(judged) else {}
-    return found | {"at": both.rename(cube)} | capped_in_both
+    found["at"] = both.rename(cube)
+    if judged.empty:
+        return found
+    return (
+        found
+        | {"least": off.min(), "most": off.max(), "mean": float(np.expm1(np.log1p(off).mean()))}
+        | {"sizes": listed(map(cube, judged.index))}
+        | {"quartiles": ((rows["q75_us"] - rows["q25_us"]) / rows["median_us"]).max()}
+    )
 
 
 # ---------------------------------------------------------------- the tuned family
@@ -417,9 +446,8 @@ def any_size(post: Chapter) -> Facts:
     """
     rate, halves = post.by_shape("ragged", "tflops"), (post["float16"], where(post["square"], m=4096))
     over, near = rate["auto"] / rate["cublaslt"], [key for key in rate.index if max(abs(s - 4096) for s in key) < 64]
-    kinds = {True: "odd", False: "aligned"}
     lost = 1 - rate.loc[near].div(rate.loc[near[:1]].iloc[0] if near else 1).drop(WHOLE, errors="ignore")
-    off = lost.groupby([kinds[bool(n % 8)] for _, n, _ in lost.index]).mean()
+    off = lost.groupby(["odd" if n % 8 else "aligned" for _, n, _ in lost.index]).mean()
     (fp, fine), (bf, coarse) = (
         (ratio(df, "auto", "cusparselt").item(), by(df, "auto", "rel_err").item()) for df in halves
     )
@@ -595,6 +623,8 @@ def linear(post: Chapter) -> Facts:
 def _layers(us: pd.DataFrame, ours: str, dense: str = "") -> dict[str, Any]:
     """Ours over cuSPARSELt's best and over dense: many tokens, from the work of 4096³ on, and few; us by shape."""
     few = us.index.get_level_values("n") <= FEW_TOKENS
-    parts, against = {"many": ~few, "large": _large(us[ours]), "few": few}, {"lib": "cusparselt", "dense": dense}
-    over = {name: us[v] / us[ours] for name, v in against.items() if v}
-    return {part: {name: _told(ratio[at]) for name, ratio in over.items()} for part, at in parts.items()}
+    over = {name: us[v] / us[ours] for name, v in (("lib", "cusparselt"), ("dense", dense)) if v}
+    return {
+        part: {name: _told(ratio[at]) for name, ratio in over.items()}
+        for part, at in (("many", ~few), ("large", _large(us[ours])), ("few", few))
+    }

@@ -13,7 +13,7 @@ from artifact.book import text
 from artifact.book.study import pivot, where
 from artifact.measure import apart
 from artifact.systems.tensor_core_24 import experiments
-from artifact.systems.tensor_core_24.experiments import LIBRARIES, SYSTEM, Chapter, together
+from artifact.systems.tensor_core_24.experiments import KEYS, LIBRARIES, SYSTEM, Chapter, together
 from kernels import tensor_core_24 as system
 from kernels.tensor_core_24 import family
 
@@ -48,7 +48,7 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
     rows = {}
     for name, df in post.tried(part).groupby("trial", sort=False):
         came = text.listed(f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples())
-        unit = {"us": "in time"}.get(df["unit"].iloc[0], "in clocks")
+        unit = "in time" if df["unit"].iloc[0] == "us" else "in clocks"
         rows[name] = {"on": df["beside"].iloc[0], "came": f"{came} {unit}; {said['became'][name]}"}
     return pd.DataFrame(rows, ["on", "came"]).T.join(said)
 
@@ -56,16 +56,16 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
 def chosen(post: Chapter) -> pd.DataFrame:
     """Return what the tuner chose for squares and layers, and how fast it is."""
     rates = post.by_shape("both", "tflops")
-    df = (
+    return (
         experiments.chosen(post.run, rates.index)
         .join((rates["auto"] / rates["cusparselt"]).rename("lib"))
         .join(rates["auto"])
-    )
-    return df.assign(
-        shape=list(map(text.shape, df.index)),
-        tile=[f"{c.m} × {c.n}" for c in df.itertuples()],
-        keeps=df["keeps"].str.upper().replace("", "–"),
-        ceiling=df["auto"] / post.peak[post.loops.iloc[-1]],
+        .assign(
+            shape=lambda df: list(map(text.shape, df.index)),
+            tile=lambda df: [f"{c.m} × {c.n}" for c in df.itertuples()],
+            keeps=lambda df: df["keeps"].str.upper().replace("", "–"),
+            ceiling=lambda df: df["auto"] / post.peak[post.loops.iloc[-1]],
+        )
     )
 
 
@@ -140,15 +140,19 @@ def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
 def whole() -> pd.DataFrame:
     """Return a row for each model and step: milliseconds of each contender, and their speedup, "… over"."""
     df = models().assign(contender=lambda rows: rows["precision"] + " " + rows["weight"])
-    tables = [df.pivot_table(v, ["model", "step"], "contender", sort=False) for v in ("ms", "speedup")]
-    return tables[0].join(tables[1].add_suffix(" over")).reset_index()
+    ms, speedup = (df.pivot_table(v, ["model", "step"], "contender", sort=False) for v in ("ms", "speedup"))
+    return ms.join(speedup.add_suffix(" over")).reset_index()
 
 
 def host() -> pd.DataFrame:
     """Return a row for each layer: microseconds of a call on the host, for each number of tokens."""
-    df = apart.read(HOST_MODEL)
-    df["size"] = [f"{r.inputs:,} × {r.outputs:,}" for r in df.itertuples()]
-    return df.pivot_table("us", ["layer", "size"], "tokens", sort=False).add_prefix("us_").reset_index()
+    return (
+        apart.read(HOST_MODEL)
+        .assign(size=lambda df: [f"{r.inputs:,} × {r.outputs:,}" for r in df.itertuples()])
+        .pivot_table("us", ["layer", "size"], "tokens", sort=False)
+        .add_prefix("us_")
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- figures
@@ -173,16 +177,20 @@ def throughput(post: Chapter) -> pd.DataFrame:
 
 def per_cent(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of cuSPARSELt's best algorithm's."""
-    us = pivot(post["square"], "median_us")
-    share = 100 * us[["cusparselt"]].to_numpy() / us.drop(columns="cusparselt")
     said = stated(post, "speedup_cusparselt")
-    return together(
-        share.melt(ignore_index=False, value_name="per_cent")
-        .rename_axis("size")
-        .reset_index()
-        .assign(source="measured"),
-        said.assign(per_cent=100 * said.pop("value")),
-    )
+    return together(_share(post["square"], "cusparselt"), said.assign(per_cent=100 * said.pop("value")))
+
+
+def _share(df: pd.DataFrame, of: str, *but: str) -> pd.DataFrame:
+    """Return the throughput of every contender but these, in per cent of that of one of them, by size."""
+    us = pivot(df, "median_us")
+    share = 100 * us[[of]].to_numpy() / us.drop(columns=[of, *but])
+    return _long(share, "per_cent").assign(source="measured")
+
+
+def _long(df: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return a table by size, a column for each contender, as size, variant and value."""
+    return df.melt(ignore_index=False, value_name=value).rename_axis("size").reset_index()
 
 
 def share_of_peak(post: Chapter) -> pd.DataFrame:
@@ -191,19 +199,19 @@ def share_of_peak(post: Chapter) -> pd.DataFrame:
     df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
     top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
-    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said)
-    return df.assign(per_cent=100 * df["tflops"] / df["peak"])
+    return together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said).assign(
+        per_cent=lambda df: 100 * df["tflops"] / df["peak"]
+    )
 
 
 def studies(post: Chapter) -> pd.DataFrame:
     """Return the throughput of side studies, in per cent of the published kernel's."""
-    us = pivot(post["studies"], "median_us")
-    share = 100 * us[["mma_sp"]].to_numpy() / us.drop(columns=["mma_sp", "cusparselt"])
-    df = share.melt(ignore_index=False, value_name="per_cent").rename_axis("size").reset_index()
-    said = where(post.stated("design", "speedup_mma_sp"), variant=share.columns)[["variant", "low", "high"]]
+    share = _share(post["studies"], "mma_sp", "cusparselt")
+    said = where(post.stated("design", "speedup_mma_sp"), variant=set(share["variant"]))[["variant", "low", "high"]]
     said[["low", "high"]] *= 100
-    df = together(df.assign(source="measured"), said.assign(source="stated"))
-    return df.assign(idea=[system.VARIANTS[v].idea for v in df["variant"]])
+    return together(share, said.assign(source="stated")).assign(
+        idea=lambda df: [system.VARIANTS[v].idea for v in df["variant"]]
+    )
 
 
 def ladder(post: Chapter) -> pd.DataFrame:
@@ -213,19 +221,21 @@ def ladder(post: Chapter) -> pd.DataFrame:
     cuSPARSELt that the source states would be here.
     """
     rates, gains = (df.loc[post.climbed] for df in (post.rates, post.gains))
-    rows = rates[["mma_sp", *post.rungs.index, "auto"]].melt(ignore_index=False, value_name="tflops")
-    gain = gains.melt(ignore_index=False, value_name="gain").set_index("variant", append=True)["gain"] - 1
-    df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
-    said = df["size"].map(post.post("speedup_cusparselt") * rates["cusparselt"]).where(df["variant"] == "mma_sp")
-    df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
+    df = (
+        _long(rates[["mma_sp", *post.rungs.index, "auto"]], "tflops")
+        .merge(_long(gains - 1, "gain"), "left", on=["size", "variant"])
+        .assign(
+            prediction=lambda df: df["variant"].map(experiments.PREDICTIONS),
+            stated=lambda df: (
+                df["size"].map(post.post("speedup_cusparselt") * rates["cusparselt"]).where(df["variant"] == "mma_sp")
+            ),
+            source="measured",
+        )
+    )
     return together(
         df,
-        rates[list(LIBRARIES)]
-        .melt(ignore_index=False, value_name="tflops")
-        .rename_axis("size")
-        .reset_index()
-        .assign(source="ceiling"),
-        df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA),
+        _long(rates[list(LIBRARIES)], "tflops").assign(source="ceiling"),
+        df.dropna(subset="stated").assign(source="stated", tflops=df["stated"], stated=pd.NA),
     )
 
 
@@ -233,7 +243,9 @@ def layers(df: pd.DataFrame, best: str) -> pd.DataFrame | None:
     """Return TFLOP/s at each shape of records, and how far a contender is ahead of cuSPARSELt's best; None without."""
     if df.empty:
         return None
-    key = ["m", "n", "k"]
-    library = df[key].merge(where(df, variant="cusparselt")[[*key, "median_us"]], "left")["median_us"].to_numpy()
-    df = df.assign(over_cusparselt=library / df["median_us"], shape=[text.shape(at) for at in df[key].to_numpy()])
-    return df.assign(best=df["shape"].map(where(df, variant=best).set_index("shape")["over_cusparselt"]))
+    library = df[KEYS].merge(where(df, variant="cusparselt")[[*KEYS, "median_us"]], "left")["median_us"].to_numpy()
+    return df.assign(
+        over_cusparselt=library / df["median_us"],
+        shape=[text.shape(at) for at in df[KEYS].to_numpy()],
+        best=lambda df: df["shape"].map(where(df, variant=best).set_index("shape")["over_cusparselt"]),
+    )

@@ -162,9 +162,11 @@ CALLED = {variant: name(variant) for variant in NAMES}
 def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
     """Return variant, POINT and the speedup over a baseline, of those that were measured beside it, in their order."""
     at = list(records.POINT)
-    ours = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
-    both = ours.merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
-    return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
+    return (
+        pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
+        .merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
+        .assign(speedup=lambda both: both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
+    )
 
 
 def sized(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
@@ -226,8 +228,11 @@ def peers(gpu: str) -> pd.DataFrame:
     """
     df = external.nearest(SYSTEM, "peers", gpu).numbers()
     ours, at = where(df, library=WCSR), ["label", "n"]
-    both = df.drop(ours.index).merge(ours[[*at, "cold_us"]], on=at, suffixes=("", "_ours"))
-    return both.assign(speedup=both["cold_us"] / both["cold_us_ours"])
+    return (
+        df.drop(ours.index)
+        .merge(ours[[*at, "cold_us"]], on=at, suffixes=("", "_ours"))
+        .assign(speedup=lambda both: both["cold_us"] / both["cold_us_ours"])
+    )
 
 
 def recomputed(table1: pd.DataFrame) -> pd.DataFrame:
@@ -512,8 +517,9 @@ def conversions(run: Run) -> pd.DataFrame | None:
 
 
 def _write(run: Run, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    text = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-    records.write_text(run.folder / "traces" / f"{name}.csv", text)
+    records.write_text(
+        run.folder / "traces" / f"{name}.csv", pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    )
 
 
 def _conversion(name: str, folder: Path, dtype: str = "bfloat16") -> dict[str, Any] | None:

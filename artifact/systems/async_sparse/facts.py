@@ -107,7 +107,6 @@ def of(run: Run) -> Iterator[Fact]:
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         ablation(df, sources[1]),
-        sizes(df),
         warm(df, study.read(f"ablation{experiments.WARM}")),
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
@@ -216,7 +215,10 @@ def formats(df: pd.DataFrame) -> Facts:
 
 @part
 def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
-    """How large the matrices are, and what each step, each branch and each library is worth, beside what is stated."""
+    """How large and of which origin the matrices are, and what each step, each branch and each library is worth.
+
+    Beside what is stated.
+    """
     one, ahead = df.drop_duplicates("label"), ratio(df, CSR, KEPT, list(records.POINT)) > 1
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
     shares = {"here": experiments.shares(over_bell), "stated": experiments.shares(experiments.over_bell(table2))}
@@ -236,20 +238,12 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "launched": where(df, variant="opt7")["label"].nunique(),
         "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},
         "csr": {"ahead": ahead.sum(), "matrices": len(ahead)},
-    }
-
-
-@part
-def sizes(df: pd.DataFrame) -> Facts:
-    """Count the matrices: all, those of a million non-zeros and more, made here, the source's."""
-    one = df.drop_duplicates("label")
-    return {
         "sizes": {
             "matrices": len(one),
             "million": (one["nnz"] >= MILLION).sum(),
             "made": one["label"].isin(FAMILIES).sum(),
             "of_the_source": one["label"].isin(sets.source(experiments.SYSTEM)).sum(),
-        }
+        },
     }
 
 
@@ -300,10 +294,14 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
     rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
-    waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
-    df = df.assign(us=df["ns"] / 1e3, tbps=df["bytes"] / df["ns"] / 1e3, busy=100 * df["cycles"] / df["most_cycles"])
-    df = df.assign(reason=worst["reason"], waits=waits, kernel=df.index.map(experiments.name))
-    return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
+    return df.assign(
+        us=df["ns"] / 1e3,
+        tbps=df["bytes"] / df["ns"] / 1e3,
+        busy=100 * df["cycles"] / df["most_cycles"],
+        reason=worst["reason"],
+        waits=worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format),
+        kernel=df.index.map(experiments.name),
+    ).sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 
 @part
@@ -491,8 +489,11 @@ def tasks() -> Facts:
     say of it, on meshes of several sides.
     """
     before, after = map(apart.read, (scripts.IN_ROW_ORDER, scripts.EIGHT_TASKS))
-    both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
-    both = both.assign(gain=both["us_before"] / both["us_after"]).sort_values("gain", ascending=False, kind="stable")
+    both = (
+        before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
+        .assign(gain=lambda both: both["us_before"] / both["us_after"])
+        .sort_values("gain", ascending=False, kind="stable")
+    )
     gain, best = both.groupby("matrix", sort=False)["gain"].first(), both.iloc[0]
     gaining = gain[gain > FASTER]
     df = scripts.ruled(apart.read(scripts.TASKS))
@@ -500,8 +501,9 @@ def tasks() -> Facts:
     heavy = df["loaded"] >= middle
     counted = apart.read(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
     ms, (many, one) = counted["ms"], scripts.COUNTED_TASKS
-    gb = (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})
-    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(gb[["many_gb", "one_gb"]])
+    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(
+        (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})[["many_gb", "one_gb"]]
+    )
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
         "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
@@ -585,11 +587,15 @@ def fastest(df: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFra
     group that is ahead, one of the categories. groups: name -> contenders.
     """
     at = list(records.POINT)
-    known = statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]]
-    us = {kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()}
-    times = pd.DataFrame(us).dropna(axis=1, how="all").dropna()
-    times = times.assign(winner=pd.Categorical(times.idxmin(axis=1), list(times)))
-    return known.join(times, how="inner").reset_index()
+    times = (
+        pd.DataFrame({kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()})
+        .dropna(axis=1, how="all")
+        .dropna()
+        .assign(winner=lambda times: pd.Categorical(times.idxmin(axis=1), list(times)))
+    )
+    return (
+        statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]].join(times, how="inner").reset_index()
+    )
 
 
 def split(points: pd.DataFrame) -> dict[str, Any]:
@@ -661,8 +667,11 @@ def accuracy(values: str, df: pd.DataFrame) -> Facts:
 def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
     """Return variant, label, n and gain, time in the given order over time reordered, where both were measured."""
     at = ["variant", "label", "n"]
-    both = where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR)).merge(rcm, on=at, suffixes=("_given", "_rcm"))
-    return both.assign(gain=both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
+    return (
+        where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR))
+        .merge(rcm, on=at, suffixes=("_given", "_rcm"))
+        .assign(gain=lambda both: both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
+    )
 
 
 @part

@@ -57,7 +57,6 @@ from artifact.measure import device as gpu
 from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, operands, windows
-from kernels.async_sparse.any_csr import HEIGHTS, Statistics, statistics
 from kernels.async_sparse.windows import Union
 from kernels.autotune import choices, knobs, search
 from kernels.contract import Problem
@@ -156,9 +155,10 @@ def price(df: pd.DataFrame) -> pd.DataFrame:
     How many matrices have three parts or more, and the mean over these.
     """
     ratio, auto = df["in_order_us"] / df["us"], df["auto"]
-    table = ratio.groupby(auto, sort=False).agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
     return (
-        table.assign(worst=table["worst"].map(df["matrix"]))
+        ratio.groupby(auto, sort=False)
+        .agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
+        .assign(worst=lambda table: table["worst"].map(df["matrix"]))
         .join(ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean))
         .fillna({"cut": 0})
         .reset_index()
@@ -213,8 +213,7 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
     """
     made = gains(df).assign(gain_8=1.0)
     allowed = np.searchsorted(MOST, (windows.WORK / made["loaded"]).clip(lower=1), side="right") - 1
-    each = made[[f"gain_{most}" for most in MOST]].to_numpy()
-    return made.assign(gain=each[np.arange(len(made)), allowed])
+    return made.assign(gain=made[[f"gain_{most}" for most in MOST]].to_numpy()[np.arange(len(made)), allowed])
 
 
 def every() -> Iterator[tuple[str, csr.Csr]]:
@@ -253,8 +252,9 @@ def counted(lines: Iterable[str]) -> tuple[float, ...]:
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
     df = pd.read_csv(io.StringIO("\n".join(table)), thousands=",")
-    last = df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)
-    ns, read, written, asked, hit = last[list(METRICS)]
+    ns, read, written, asked, hit = (
+        df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)[list(METRICS)]
+    )
     return ns / 1e6, read, written, hit / asked
 
 
@@ -286,9 +286,9 @@ def read() -> pd.DataFrame:
     And of the configurations in the model's pools their kernel and its terms.
     """
     of = {
-        row.matrix: Statistics(
+        row.matrix: any_csr.Statistics(
             *(row.m, row.k, row.nnz, row.longest),
-            {how: tuple(getattr(row, f"{begin}_{h}") for h in HEIGHTS) for how, begin in ORDERS.items()},
+            {how: tuple(getattr(row, f"{begin}_{h}") for h in any_csr.HEIGHTS) for how, begin in ORDERS.items()},
         )
         for row in apart.read(STATISTICS).itertuples()
     }
@@ -333,7 +333,7 @@ def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 
 def known(device: Any) -> Iterator[tuple]:
     """Yield the rows of candidate_matrices.csv."""
     for name, a in real(listed=False):
-        of = statistics(csr.to_device(a))
+        of = any_csr.statistics(csr.to_device(a))
         yield name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])
 
 
@@ -353,8 +353,9 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
 def fitted() -> None:
     """Write the model's weights, and print how good its proposals are."""
     measured = read()
-    weights = pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS))
-    weights.to_csv(any_csr.FILE, index_label="kernel", lineterminator="\n")
+    pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS)).to_csv(
+        any_csr.FILE, index_label="kernel", lineterminator="\n"
+    )
     for accuracy, (n, rows) in ((x, part) for x in any_csr.POOLS for part in held_out(measured, x).groupby("n")):
         print(
             f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of the best "
@@ -366,7 +367,7 @@ def fitted() -> None:
 # ---------------------------------------------------------------- the command
 
 
-_COLUMNS = " ".join(f"{begin}_{height}" for begin in ORDERS.values() for height in HEIGHTS)
+_COLUMNS = " ".join(f"{begin}_{height}" for begin in ORDERS.values() for height in any_csr.HEIGHTS)
 #: What is measured -> its file and its columns, its rows of a `cuda.core.Device`, the report on them.
 SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
     "plans": (PLANS, "matrix m k nnz n choice plan_us us cusparse cusparse_us cusparse_prepare_us", planned, paid),

@@ -155,8 +155,9 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
 @given
 def by_size(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup of each step over cuSPARSE Blocked-ELL by classes of non-zeros of a matrix, and the stated."""
-    found = sized(df, LADDER, BELL)
-    table = found.pivot_table("speedup", "variant", "size", records.geomean, observed=True, sort=False)
+    table = sized(df, LADDER, BELL).pivot_table(
+        "speedup", "variant", "size", records.geomean, observed=True, sort=False
+    )
     table.columns = [f"{size} non-zeros" for size in table]
     return table.assign(stated=experiments.over_bell(table2)).reset_index().assign(kernel=_named)
 
@@ -171,8 +172,12 @@ def special(df: pd.DataFrame) -> pd.DataFrame:
 def as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over Blocked-ELL by this book's protocol and by the source's, on the same matrices."""
     here, there = (means(df[df["label"].isin(warm["label"])], LADDER, BELL) for df in (cold, warm))
-    table = pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)}).loc[here.index]
-    return table.reset_index(names="variant").assign(kernel=_named)
+    return (
+        pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)})
+        .loc[here.index]
+        .reset_index(names="variant")
+        .assign(kernel=_named)
+    )
 
 
 @given
@@ -210,10 +215,17 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
     Geometric mean and quartiles over the matrices: `value`, from `least` to `most`, of `what`.
     """
     of = df.groupby(df["variant"].map(TILES).rename("width"))["tflops"]
-    data = pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
-    data = data.reset_index().assign(extra=lambda df: padded(df["width"]) / N - 1)
-    said = where(text, quantity="tflops").dropna(subset=["size"])[["size", "low"]].set_axis(["width", "tflops"], axis=1)
-    said = said.assign(what="useful TFLOP/s", value=said["tflops"])
+    data = (
+        pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
+        .reset_index()
+        .assign(extra=lambda df: padded(df["width"]) / N - 1)
+    )
+    said = (
+        where(text, quantity="tflops")
+        .dropna(subset=["size"])[["size", "low"]]
+        .set_axis(["width", "tflops"], axis=1)
+        .assign(what="useful TFLOP/s", value=lambda said: said["tflops"])
+    )
     return plot.behind(
         pd.concat(
             [
@@ -267,8 +279,12 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
     With what was predicted before it was measured, and what the source states of the one that it keeps, at that point.
     """
     mean, base = means(df, LADDER, TORCH), pd.Series(BEFORE)
-    said = where(table3, quantity="speedup_cublas", n=df["n"].unique()).assign(variant=KEPT)
-    said = said[np.isclose(said["density"], df["density"].median(), rtol=0.05)].rename(columns={"low": "speedup"})
+    said = (
+        where(table3, quantity="speedup_cublas", n=df["n"].unique())
+        .loc[lambda said: np.isclose(said["density"], df["density"].median(), rtol=0.05)]
+        .assign(variant=KEPT)
+        .rename(columns={"low": "speedup"})
+    )
     return plot.behind(
         pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)})
         .assign(
@@ -307,8 +323,12 @@ def tried(df: pd.DataFrame) -> pd.DataFrame:
     Its time over theirs, by the share of blocks that is kept.
     """
     us = pivot(df, "median_us", "density").T
-    table = (us.loc["unit_ring"] / us).drop(index="unit_ring").rename(columns="{:.0%} kept".format)
-    return table.assign(instead=[family.TRIALS[variant][1] for variant in table.index])
+    return (
+        (us.loc["unit_ring"] / us)
+        .drop(index="unit_ring")
+        .rename(columns="{:.0%} kept".format)
+        .assign(instead=lambda table: [family.TRIALS[variant][1] for variant in table.index])
+    )
 
 
 @given
@@ -345,8 +365,12 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
     Geometric-mean TFLOP/s in TF32 over the matrices denser than a share, and in brackets the speedup of WCSR over that
     kernel; as measured here, and below it as stated.
     """
-    said = where(stated, n=n).pivot(index=["kernel", "density"], columns="quantity", values="low").reset_index()
-    said = said.assign(variant=said["kernel"].replace(OF_TABLE1), source="stated")
+    said = (
+        where(stated, n=n)
+        .pivot(index=["kernel", "density"], columns="quantity", values="low")
+        .reset_index()
+        .assign(variant=lambda said: said["kernel"].replace(OF_TABLE1), source="stated")
+    )
     known = [said]
     denser = {} if df is None else {d: where(df[filled(df) > d], n=n) for d in DENSITIES.values()}
     for d, here in denser.items():
@@ -382,11 +406,13 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame) -> pd.DataFrame:
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    known = stated.assign(over=BELL, source="stated").rename(columns={"kernel": "variant"})
-    data = pd.concat([*here, known], ignore_index=True).query("variant != over")
-    data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
-    place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
-    return data.assign(_place=place).sort_values(["n", "over", "_place"]).drop(columns="_place")
+    known, order = stated.assign(over=BELL, source="stated"), [*SHOWN, *rates.index]
+    return (
+        pd.concat([*here, known.rename(columns={"kernel": "variant"})], ignore_index=True)
+        .query("variant != over")
+        .assign(contender=lambda df: df["variant"].replace(OF_TABLE1), base=lambda df: df["over"].map(CALLED))
+        .sort_values(["n", "over", "contender"], key=lambda c: c.map(order.index) if c.name == "contender" else c)
+    )
 
 
 @given
@@ -397,9 +423,13 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     """
     found = speedups(df, variants, CSR)
     parts = found.assign(slow=found["speedup"] < SLOW).groupby(["variant", "n"], sort=False)
-    table = parts["speedup"].agg(mean=records.geomean, least="min", most="max", at="idxmin")
-    table = table.assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}")).reset_index()
-    return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
+    return (
+        parts["speedup"]
+        .agg(mean=records.geomean, least="min", most="max", at="idxmin")
+        .assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}"))
+        .reset_index()
+        .assign(kernel=lambda table: table["variant"].map(called), matrix=lambda table: table["at"].map(found["label"]))
+    )
 
 
 def peers(found: pd.DataFrame) -> pd.DataFrame:
@@ -410,8 +440,12 @@ def peers(found: pd.DataFrame) -> pd.DataFrame:
     names = {of: source for source, of in OF_TABLE1.items()} | {"cusparse_csr": "cuSPARSE CSR, in FP32"}
     size = np.where(found["nnz"] >= MILLION, "a million and more", "fewer")
     table = found.assign(size=size, library=found["library"].replace(names)).groupby(["size", "library", "n"])
-    means = table["speedup"].agg(matrices="size", mean=records.geomean, least="min", most="max")
-    return means.assign(error=table["error"].max()).reset_index()
+    return (
+        table["speedup"]
+        .agg(matrices="size", mean=records.geomean, least="min", most="max")
+        .assign(error=table["error"].max())
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- choices, errors, costs
@@ -427,8 +461,11 @@ def tasks() -> pd.DataFrame:
 
 def neighbours() -> pd.DataFrame:
     """Return what neighbours.csv beside the system has: time, DRAM's bytes, hits in L2."""
-    df = apart.read(scripts.NEIGHBOURS).assign(gb=lambda df: df["dram_read_bytes"] / 1e9)
-    return df.assign(mesh=df["side"].map("{}³".format), of_b=df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3))
+    return apart.read(scripts.NEIGHBOURS).assign(
+        gb=lambda df: df["dram_read_bytes"] / 1e9,
+        mesh=lambda df: df["side"].map("{}³".format),
+        of_b=lambda df: df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3),
+    )
 
 
 @given
@@ -481,8 +518,9 @@ def pays_off(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     since it is not faster.
     """
     df, at = _both(float32, tf32), ["values", *records.POINT]
-    theirs = where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]]
-    df = where(df, variant=PREPARED).merge(theirs, on=at, suffixes=("", "_base"))
+    df = where(df, variant=PREPARED).merge(
+        where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]], on=at, suffixes=("", "_base")
+    )
     df = df.assign(
         count=until_even((df["median_us_base"] - df["median_us"]) / 1e3, df["prepare_ms"] - df["prepare_ms_base"])
     )
@@ -636,8 +674,9 @@ def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
     """Return where each non-zero is: row, column, block, window, packed; repeated entries once."""
     row, column = np.divmod(csr.distinct(csr.rows(a) * a.k + a.col_idx), a.k)
     (b_row, b_col), window = b.block, row // w.window
-    blocks = bcsr.block_rows_of(b) * b.block_columns + b.col_idx
-    block = np.searchsorted(blocks, row // b_row * b.block_columns + column // b_col)
+    block = np.searchsorted(
+        bcsr.block_rows_of(b) * b.block_columns + b.col_idx, row // b_row * b.block_columns + column // b_col
+    )
     # Padding goes where no column is, behind all of its window.
     at = np.searchsorted(
         csr.owners(w.row_ptr, w.columns) * (a.k + 1) + np.where(w.col_idx < 0, a.k, w.col_idx),
@@ -658,11 +697,10 @@ def thread_block() -> Drawn:
     a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
     ring, twice = 2.35 + 0.82 * np.arange(experiments.STAGES), np.array([0.2, 1.8])
     texts = [f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread" for i in (1, 2)]
-    producing = f"warpgroup 0\nproducer: one thread\n{producer} registers a thread"
     return sketch.picture(
         (-0.05, 8.0),
         (3.5, -0.1),
-        (sketch.box, 0, 0.9, producing, CLAIM, 1.75, 1.3),
+        (sketch.box, 0, 0.9, f"warpgroup 0\nproducer: one thread\n{producer} registers a thread", CLAIM, 1.75, 1.3),
         (sketch.box, 5.0, twice, texts, PUBLISHED, 1.6, 1.1),
         (sketch.box, 7.1, twice, "C\n64 × 256", BEST, 0.85, 1.1),
         (sketch.box, ring, 0.2, a, RUNGS[3], 0.72, 0.7),

@@ -84,19 +84,19 @@ def real(study: Study) -> pd.DataFrame | None:
     """
     run, listed = study.run, matrices.listed().set_index("name").head({"kick": 3}.get(study.run.preset, 1000))
     if run.mode == "measure" and (folder := matrices.folder()):
-        problems = [
-            system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index
-        ]
-        run.measure("real", problems, run.variants() | run.baselines())
+        run.measure(
+            "real",
+            [system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index],
+            run.variants() | run.baselines(),
+        )
     if (df := study.read("real")) is None:
         return None
     df = where(records.best_of(df), label=listed.index)
-    speedups = {v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")}
     return (
         df.drop_duplicates("label")
         .set_index("label")[["m", "nnz"]]
         .join(listed["domain"])
-        .assign(**speedups)
+        .assign(**{v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")})
         .rename_axis("matrix")
         .reset_index()
     )
@@ -122,18 +122,23 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     """Return what preparing costs, and after how many multiplications it is worth it against the library."""
-    library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
-    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(library, on=POINT)
+    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(
+        where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library"), on=POINT
+    )
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
-    groups = df.assign(
-        even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
-        mib=df["prepare_bytes"] / 2**20,
-    ).groupby("variant", sort=False)
-    return groups.agg(
-        **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
-        mib=("mib", "max"),
-        even=("even", "median"),
-    ).reset_index()
+    return (
+        df.assign(
+            even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
+            mib=df["prepare_bytes"] / 2**20,
+        )
+        .groupby("variant", sort=False)
+        .agg(
+            **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
+            mib=("mib", "max"),
+            even=("even", "median"),
+        )
+        .reset_index()
+    )
 
 
 def errors(everything: pd.DataFrame) -> pd.DataFrame:
@@ -191,15 +196,17 @@ def traffic(counters: Counters) -> pd.DataFrame:
     """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
     rows, key = counters.rows, [*SIZES, "variant"]
     memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
-    df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
     df = (
-        df.reset_index()
+        rows.assign(memory=memory, bytes=rows["value"] * size)
+        .groupby([*key, "memory"], sort=False)["bytes"]
+        .sum()
+        .reset_index()
         .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
         .sort_values("memory", kind="stable")
     )
-    square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
     return df.assign(
-        tbps=df["bytes"] / df["time_ns"] / 1e3, group=np.select([square, tall], ["square", "tall"], "wide")
+        tbps=df["bytes"] / df["time_ns"] / 1e3,
+        group=np.select([(df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]], ["square", "tall"], "wide"),
     )
 
 
@@ -208,8 +215,11 @@ def traffic(counters: Counters) -> pd.DataFrame:
 
 def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFrame:
     """Return times, rates and speedups of a sweep, and below them what the source states of both and a copy's rate."""
-    df = where(everything, experiment=experiment).join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
-    df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
+    df = (
+        where(everything, experiment=experiment)
+        .join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
+        .assign(speedup=lambda df: df["best_us"] / df["median_us"], source="measured")
+    )
     copy, stated = study.ceiling("copy", "gbps"), study.published(SWEEPS[experiment]).set_index("quantity")
     share = stated.loc[stated.index == "vram_throughput", ["low", "high"]].fillna(100) / 100 * copy
     said = [
@@ -242,14 +252,13 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     Every row of B that a gather reads, and every operand once.
     """
     gather, once = "every read of the gather", "A, B and C once"
-    rates = pd.concat(
-        everything[["variant"]].assign(
-            group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
-        )
-        for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
-    )
     return _ranges(
-        rates,
+        pd.concat(
+            everything[["variant"]].assign(
+                group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
+            )
+            for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
+        ),
         [
             (what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3)
             for what, memory in ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
@@ -351,7 +360,6 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
     ours = {base: ratio(once, PUBLISHED, base, [*records.POINT]) for base in (BEST, "cusparse_default")}
     over = {sweep: v for sweep, v in ratio(df, PUBLISHED, BEST, POINT).groupby("experiment", sort=False)}
     by_n, rows = over["wide"].groupby("n").agg(records.geomean), where(df, variant=PUBLISHED)
-    drawn = (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False)
     gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
@@ -365,7 +373,7 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
             for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
         },
         **{name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()},
-        "drawn": drawn.max(),
+        "drawn": (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False).max(),
     }
 
 

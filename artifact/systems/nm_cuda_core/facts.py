@@ -86,7 +86,6 @@ def which_index(run: Run) -> Iterator[Fact]:
     a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
     right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(system.as_gathered(b))
     columns = np.flatnonzero(np.abs(gathered - right).max(axis=0) <= 1e-6 * np.abs(right).max())
-    here = run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {}
     return flat(
         {
             "gather": {
@@ -95,7 +94,7 @@ def which_index(run: Run) -> Iterator[Fact]:
                 "same_if_shared": np.array_equal(nm.to_dense(system.as_gathered(vectors)), nm.to_dense(vectors)),
             }
             | {"where": ", ".join(f"column {c}" for c in columns[:4])},
-            "run_here": here,
+            "run_here": run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {},
         }
     )
 
@@ -344,9 +343,13 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
     fit, (_, models) = experiments.fit(theirs), experiments.compare(published, theirs)
     extra, kernel = times.sub(times["cublas"], axis=0).clip(lower=0).drop(columns="cublas"), times["cublas"]
     tables = {"time_ms": times, "over_kernel_ms": extra, "scaled_ms": models, "part_ms": extra.assign(cublas=kernel)}
-    here = pd.DataFrame({name: table.stack() for name, table in tables.items()}).reindex(PARTS, level=1)
-    here = here.rename_axis(["size", "variant"]).reset_index().assign(source="measured")
-    here["part"] = here["variant"].map(PARTS)
+    here = (
+        pd.DataFrame({name: table.stack() for name, table in tables.items()})
+        .reindex(PARTS, level=1)
+        .rename_axis(["size", "variant"])
+        .reset_index()
+        .assign(source="measured", part=lambda here: here["variant"].map(PARTS))
+    )
     terms = fit.terms(theirs.index)
     ms = {"time_ms": 1e3 * theirs, "stated_ms": 1e3 * theirs, "fitted_ms": terms.sum(axis=1)}
     df = pd.concat(
@@ -357,8 +360,7 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
             ).assign(source="stated", variant="cublas"),
         ],
         ignore_index=True,
-    )
-    df = df.assign(row=df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"))
+    ).assign(row=lambda df: df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"))
     whole = df.groupby("row")["part_ms"].transform("sum")
     return df.assign(share=100 * df["part_ms"] / whole, whole_ms=whole).sort_values(["size", "source"], kind="stable")
 
@@ -369,10 +371,10 @@ def variants(df: pd.DataFrame, base: str) -> pd.DataFrame:
     With whether it is the fastest, or within 2% of it, by which runs of one kernel differ.
     """
     over, best = df["m"].map(by(df, base)) / df["median_us"], df.groupby("m")["median_us"].transform("min")
-    df = df.assign(size=df["m"], time_ms=df["median_us"] / 1e3, over_baseline=over, kernel=df["variant"])
-    return df.assign(fastest=df["median_us"] <= 1.02 * best, source="measured")[
-        ["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]
-    ]
+    return df.assign(
+        **{"source": "measured", "kernel": df["variant"], "size": df["m"], "time_ms": df["median_us"] / 1e3},
+        **{"over_baseline": over, "fastest": df["median_us"] <= 1.02 * best},
+    )[["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]]
 
 
 def as_published(study: Study, published: pd.DataFrame) -> pd.DataFrame:
@@ -389,12 +391,14 @@ def stalls(study: Study) -> pd.DataFrame:
     rows = study.counters.where(variant=VARIANTS, m=SIZES, metric=reasons).rows
     table = rows.assign(metric=rows["metric"].map(reasons)).pivot_table("value", ["m", "variant"], "metric").fillna(0)
     share = table.div(table.sum(axis=1), axis=0).max().sort_values(ascending=False)
-    named = share.index.isin(["long_scoreboard", "barrier", "drain"])
-    apart = share[(share >= 0.05) | (share > 0) & named].index[:9]
+    apart = share[(share >= 0.05) | (share > 0) & share.index.isin(["long_scoreboard", "barrier", "drain"])].index[:9]
     table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
-    df = table.rename_axis(columns="reason").stack().rename("warps_stalled_per_issue").reset_index()
-    return df.rename(columns={"m": "size"}).assign(
-        total=df.groupby(["m", "variant"])["warps_stalled_per_issue"].transform("sum")
+    return (
+        table.rename_axis(index=["size", "variant"], columns="reason")
+        .stack()
+        .rename("warps_stalled_per_issue")
+        .reset_index()
+        .assign(total=lambda df: df.groupby(["size", "variant"])["warps_stalled_per_issue"].transform("sum"))
     )
 
 
@@ -411,8 +415,8 @@ def element_wise(scaling: pd.DataFrame, element: pd.DataFrame) -> pd.DataFrame:
         .div(by(scaling, "baseline"), axis=0)
         .rename_axis("size")
         .reset_index()
+        .melt("size", var_name="line", value_name="time_over_baseline")
     )
-    table = table.melt("size", var_name="line", value_name="time_over_baseline")
     return table.assign(variant=np.where(table["line"] == "cuBLAS, dense", "cublas", "element_wise"))
 
 
@@ -461,10 +465,9 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = where(study.counters.rows, variant=LETTER, m=SIZES, metric=factors)
     value = rows["value"] * rows["metric"].map(factors)
     theirs = study.published("fig3").replace({"variant": dict(zip(PUBLISHED, LETTER, strict=True))})
-    ours = rows.assign(source="measured", size=rows["m"], quantity="value", low=value, high=value)
     values = pd.concat(
         [
-            ours,
+            rows.assign(source="measured", size=rows["m"], quantity="value", low=value, high=value),
             theirs.assign(
                 source="stated", quantity=np.where(theirs["quantity"].str.endswith("_ratio"), "ratio", "value")
             ),
@@ -472,16 +475,22 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     values["metric"] = values["metric"].str.rpartition(".")[0].map(stems)
     exact = where(values, quantity="value").query("low == high")
-    base = where(exact, variant=LETTER[0]).drop_duplicates(NUMBER)
-    pairs = where(exact, variant=LETTER[1:]).merge(base, on=["metric", "source", "size"], suffixes=("", "_base"))
+    pairs = where(exact, variant=LETTER[1:]).merge(
+        where(exact, variant=LETTER[0]).drop_duplicates(NUMBER), on=["metric", "source", "size"], suffixes=("", "_base")
+    )
     over = pairs["low"] / pairs["low_base"]
-    data = pd.concat([values, pairs.assign(quantity="ratio", low=over, high=over)])[[*NUMBER, "low", "high"]]
-    data = data.dropna(subset=["low", "high"], how="all").dropna(subset=NUMBER).drop_duplicates(NUMBER)
+    data = (
+        pd.concat([values, pairs.assign(quantity="ratio", low=over, high=over)])[[*NUMBER, "low", "high"]]
+        .dropna(subset=["low", "high"], how="all")
+        .dropna(subset=NUMBER)
+        .drop_duplicates(NUMBER)
+    )
     data, unit = data.astype({"size": int}), np.where(data["quantity"] == "ratio", "×", "")
     shown = data.assign(text=[*map(_between, data["low"], data["high"], unit)])
     shown["title"] = data["variant"] + np.where(unit == "×", " ratio", "")
-    table = shown.pivot(index=["size", "metric", "source"], columns="title", values="text")
-    return table.reindex(list(ncu.REPORT_METRICS), level="metric").reset_index(), data
+    return shown.pivot(index=["size", "metric", "source"], columns="title", values="text").reindex(
+        list(ncu.REPORT_METRICS), level="metric"
+    ).reset_index(), data
 
 
 def _between(low: float, high: float, unit: str) -> str:
@@ -509,12 +518,12 @@ def pipes(study: Study) -> pd.DataFrame:
 
 def patterns(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups over cuBLAS at one size, by pattern, beside what skipping the zeros alone would give."""
-    table = (
+    return (
         pd.DataFrame({v: ratio(df, v, "cublas", ["label", "density"]) for v in PATTERN_KERNELS})
         .reset_index()
         .replace({"label": {"": "2:4"}})
+        .assign(ideal=lambda table: 1 / table["density"])
     )
-    return table.assign(ideal=1 / table["density"])
 
 
 def on_cpu(sequential: pd.DataFrame) -> pd.DataFrame:

@@ -33,11 +33,13 @@ def meta_picture(a: two_four.TwoFour):
     """
     meta, at, c, group = int(a.meta[0, 0]), np.arange(8), np.arange(16), np.arange(4)
     position = meta >> 2 * at & 3
-    data = pd.DataFrame({"group": at // 2, "column": 4 * (at // 2) + position, "position": position})
-    data = data.assign(
-        bits=[f"{p:02b}" for p in position],
-        value=half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float),
-        meta=f"0x{meta:04X}",
+    data = pd.DataFrame(
+        {
+            **{"group": at // 2, "column": 4 * (at // 2) + position, "position": position},
+            "bits": [f"{p:02b}" for p in position],
+            "value": half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float),
+            "meta": f"0x{meta:04X}",
+        }
     )
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     own, texts, column, zeros = (
@@ -85,10 +87,13 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
     swizzled = two_four.swizzle(np.arange(rows * 4, dtype=np.uint16).reshape(rows, 4), rows, 64)
     y, x = np.indices(swizzled.shape).reshape(2, -1)
     row, column = np.divmod(swizzled.ravel().astype(int), 4)
-    data = pd.DataFrame({"row": row, "column": column, "swizzled_row": y, "swizzled_column": x})
-    data = data.assign(register=y // 8, lane=4 * (y % 8) + x // 2, half=np.where(x % 2, "high", "low"))
-    data = data.assign(selector=column // 2, meta=[f"0x{word:04X}" for word in meta[row, column]])
-    return data.sort_values(["row", "column"], ignore_index=True)
+    return pd.DataFrame(
+        {
+            **{"row": row, "column": column, "swizzled_row": y, "swizzled_column": x},
+            **{"register": y // 8, "lane": 4 * (y % 8) + x // 2, "half": np.where(x % 2, "high", "low")},
+            **{"selector": column // 2, "meta": [f"0x{word:04X}" for word in meta[row, column]]},
+        }
+    ).sort_values(["row", "column"], ignore_index=True)
 
 
 def _array(meta: np.ndarray) -> list[Mark]:
@@ -187,10 +192,6 @@ def warp_metadata(meta: np.ndarray):
     right, x, y = left + 8 * cell, left + cell * data["swizzled_column"], 2 * data["swizzled_row"]
     colours, strong = COLOURS[data["register"]], np.where(data["row"] % 16 < 8, 0.2, 0.5)
     how = {"edgecolor": colours, "fill": True, "facecolor": colours, "linewidth": 0.3, "alpha": strong}
-    told = {
-        "rows {}–{}": (-0.4, 16, RIGHT),
-        "lanes {}–{}\ngive addresses": (left - 0.4, 8, RIGHT | PLAIN),
-    }
     return sketch.picture(
         (-6.5, right + 6.5),
         (67.5, -3.5),
@@ -204,7 +205,10 @@ def warp_metadata(meta: np.ndarray):
         (put, right + 0.4, 16 * r + 8, [f"register {i}" for i in r], LEFT | {"weight": "bold"}),
         *(
             (put, at, 16 * r + 8, [said.format(each * i, each * i + each - 1) for i in r], looks)
-            for said, (at, each, looks) in told.items()
+            for said, (at, each, looks) in {
+                "rows {}–{}": (-0.4, 16, RIGHT),
+                "lanes {}–{}\ngive addresses": (left - 0.4, 8, RIGHT | PLAIN),
+            }.items()
         ),
         (frame, [[0], [left]], 16 * r, [[4 * wide], [8 * cell]], 16, {"edgecolor": COLOURS[:4], "linewidth": 1.6}),
         (pointer, 4 * wide + 0.2, 16 * r + 3, left - 0.2, 16 * r + 3, COLOURS[:4]),

@@ -61,11 +61,10 @@ def chosen(post: Chapter) -> pd.DataFrame:
         .join((rates["auto"] / rates["cusparselt"]).rename("lib"))
         .join(rates["auto"])
     )
-    keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
     return df.assign(
         shape=list(map(text.shape, df.index)),
-        tile=tile,
-        keeps=keeps,
+        tile=[f"{c.m} × {c.n}" for c in df.itertuples()],
+        keeps=df["keeps"].str.upper().replace("", "–"),
         ceiling=df["auto"] / post.peak[post.loops.iloc[-1]],
     )
 
@@ -90,19 +89,25 @@ def rows(post: Chapter) -> pd.DataFrame:
 
 def linear(post: Chapter, experiment: str) -> pd.DataFrame:
     """Return ours and over both libraries in the layout of a linear layer, BF16 and FP8, a row for each shape."""
-    half = over(post, experiment).round({"auto": 1})
-    return half.merge(
-        over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
-        "left",
-        left_on="shape",
-        right_on="shape_eight",
+    return (
+        over(post, experiment)
+        .round({"auto": 1})
+        .merge(
+            over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
+            "left",
+            left_on="shape",
+            right_on="shape_eight",
+        )
     )
 
 
 def float16(post: Chapter) -> pd.DataFrame:
     """Return FP16 beside BF16 at 4096³."""
-    both = where(post["square"], m=4096).merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
-    return both.assign(over=both["tflops_fp"] / both["tflops"])
+    return (
+        where(post["square"], m=4096)
+        .merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
+        .assign(over=lambda both: both["tflops_fp"] / both["tflops"])
+    )
 
 
 def eight_rungs(post: Chapter) -> pd.DataFrame:
@@ -110,11 +115,10 @@ def eight_rungs(post: Chapter) -> pd.DataFrame:
 
     Name and tile, idea, what was expected, and TFLOP/s at two sizes where they were measured.
     """
-    df = pd.DataFrame(
+    return pd.DataFrame(
         {"rung": name, "tile": f"{config.m} × {config.n}", "idea": idea, "expected": expected}
         for name, (config, idea, expected) in family.FP8_RUNGS.items()
-    )
-    return df.join(
+    ).join(
         pivot(where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES), "tflops").rename(text.cube).T,
         on="rung",
     )
@@ -126,10 +130,10 @@ def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
     step: in words, decode has as many sequences as tokens.
     """
     df = apart.read(path)
-    dense = df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"]
     said = {"prefill": "prefill, {:,} tokens", "decode": "decode, {:,} sequence{}"}
     return df.assign(
-        speedup=dense / df["ms"], step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()]
+        speedup=df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"] / df["ms"],
+        step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()],
     )
 
 
@@ -152,8 +156,11 @@ def host() -> pd.DataFrame:
 
 def stated(post: Chapter, quantity: str) -> pd.DataFrame:
     """Return what the source states of its kernel, and of the library, at each size."""
-    rows = post.stated("benchmarks", quantity).dropna(subset="size")[["variant", "size", "value"]]
-    return rows.assign(size=rows["size"].astype(int), source="stated")
+    return (
+        post.stated("benchmarks", quantity)
+        .dropna(subset="size")[["variant", "size", "value"]]
+        .assign(size=lambda rows: rows["size"].astype(int), source="stated")
+    )
 
 
 def throughput(post: Chapter) -> pd.DataFrame:
@@ -182,10 +189,9 @@ def share_of_peak(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of what a loop of each contender's own instruction sustains."""
     of = dict.fromkeys(("auto", "cusparselt"), "wgmma.sp") | {"cublaslt": "wgmma (dense)", "mma_sp": "mma.sp"}
     df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
-    df = df[df["ceiling"].isin(post.loops.index)]
     top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
-    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)), said)
+    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said)
     return df.assign(per_cent=100 * df["tflops"] / df["peak"])
 
 
@@ -210,10 +216,8 @@ def ladder(post: Chapter) -> pd.DataFrame:
     rows = rates[["mma_sp", *post.rungs.index, "auto"]].melt(ignore_index=False, value_name="tflops")
     gain = gains.melt(ignore_index=False, value_name="gain").set_index("variant", append=True)["gain"] - 1
     df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
-    share = post.post("speedup_cusparselt") * rates["cusparselt"]
-    said = df["size"].map(share).where(df["variant"] == "mma_sp")
+    said = df["size"].map(post.post("speedup_cusparselt") * rates["cusparselt"]).where(df["variant"] == "mma_sp")
     df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
-    hollow = df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA)
     return together(
         df,
         rates[list(LIBRARIES)]
@@ -221,7 +225,7 @@ def ladder(post: Chapter) -> pd.DataFrame:
         .rename_axis("size")
         .reset_index()
         .assign(source="ceiling"),
-        hollow,
+        df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA),
     )
 
 

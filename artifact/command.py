@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
+from kernels.gpu import NoGpu
+
 Options = argparse.Namespace
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 BAD_INPUT = 2
@@ -49,8 +51,8 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
     """Make a function of the parsed options the `main` of `python -m MODULE`.
 
     That takes a list of words, by default those of the process, and returns the exit code: the function's, or 2 where
-    it raises OSError or ValueError, whose sentence is said. Where Python runs the module itself, this runs it and ends
-    the process: the function stands last in its module.
+    it raises OSError, ValueError or NoGpu, whose sentence is said. Where Python runs the module itself, this runs it
+    and ends the process: the function stands last in its module.
     """
 
     def made(work: Callable[[Options], int | None]) -> Callable[..., int]:
@@ -58,7 +60,7 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
             options = Parser(prog=f"python -m {module}", description=says).add(arguments).parse_args(given)
             try:
                 return work(options) or 0
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, NoGpu) as error:
                 return failed(error)
 
         if work.__module__ == "__main__":

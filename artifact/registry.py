@@ -174,17 +174,13 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     listed as "system.part", and has the system's plan but for what it says itself. Raises ValueError that names file
     and key where one is not whole.
     """
-    shape = keys(dict.fromkeys(("m", "n", "k"), PositiveInt), {})
-    lists = {"contenders": str, "densities": Annotated[float, Field(gt=0, le=1)], "shapes": shape}
-    must = {key: Annotated[list[kind], AfterValidator(_once)] for key, kind in lists.items()}  # type: ignore[valid-type]
-    schema = keys(must, {"metrics": Annotated[list[str], AfterValidator(_once)]})
     found: dict[str, dict[str, Any]] = {}
     for path in (folder / system / PROFILES for system in find(folder) if (folder / system / PROFILES).is_file()):
         file, system = toml(path), path.parent.name
         parts = {name: value for name, value in file.items() if isinstance(value, dict)}
         plan = {key: value for key, value in file.items() if key not in parts}
         plans = {system: plan} | {f"{system}.{name}": plan | part for name, part in parts.items()}
-        found |= {name: checked(schema, own, f"{path}: {name}") for name, own in plans.items()}
+        found |= {name: checked(PLAN, own, f"{path}: {name}") for name, own in plans.items()}
     return found
 
 
@@ -239,6 +235,16 @@ def keys(must: Mapping[str, Any], may: Mapping[str, Any], config: ConfigDict = S
 
 
 _adapter = cache(TypeAdapter)
+#: Of a list that has something, and nothing twice; and what a profiles.toml says of a system or of a part.
+ONCE = AfterValidator(_once)
+PLAN = keys(
+    {
+        "contenders": Annotated[list[str], ONCE],
+        "densities": Annotated[list[Annotated[float, Field(gt=0, le=1)]], ONCE],
+        "shapes": Annotated[list[keys(dict.fromkeys("mnk", PositiveInt), {})], ONCE],  # type: ignore[misc]
+    },
+    {"metrics": Annotated[list[str], ONCE]},
+)
 
 
 # ---------------------------------------------------------------- baselines

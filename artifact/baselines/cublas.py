@@ -72,7 +72,6 @@ from artifact.measure.device import first_line
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half, nm, two_four
-from kernels.formats.half import Half, array_of
 from kernels.gpu import succeeded
 from kernels.lazy import cupy, runtime
 
@@ -250,7 +249,7 @@ def prepare_tensor(name: str, problem: Problem, device) -> PreparedKernel:
     dtype = TENSOR[name]
     _require_matrices(name, problem)
     operands = problem.device()
-    a, c = (x.bits if isinstance(x, Half) and x.dtype == dtype else x for x in (operands.a, operands.c))
+    a, c = (x.bits if isinstance(x, half.Half) and x.dtype == dtype else x for x in (operands.a, operands.c))
     number = np.uint16 if dtype in half.DTYPES else np.float32
     by_columns = all(getattr(x, "dtype", None) == number and x.flags.f_contiguous for x in (a, c))
     takes = f"an N:M B with a column-major A and C in {dtype}"
@@ -268,7 +267,7 @@ def prepare_dense(name: str, problem: Problem, device) -> PreparedKernel:
     """
     operands = problem.device()
     require_blocks(name, problem, operands)
-    b, c = array_of(operands.b), array_of(operands.c)
+    b, c = half.array_of(operands.b), half.array_of(operands.c)
     dtype = operands.a.dtype.replace("float32", "tf32")
     _require_exact(name, dtype, {"A": operands.a.val, "B": b}, problem)
     orders = _orders(operands.a, "A", dtype)
@@ -298,12 +297,8 @@ def prepare_eight(problem: Problem, device) -> PreparedKernel:
         "another baseline",
     )
 
-    def propose(handle: int, made: dict[str, Any], stack: ExitStack) -> dict[str, PreparedKernel]:
-        every = (_proposals(handle, problem, made[""], sums, stack) for sums in SUMS)
-        return {words: candidate for each in every for words, candidate in each.items()}
-
     make = {"": partial(two_four.to_dense_bits, operands.a)}
-    return _fastest("cublaslt_eight", make, propose, "e4m3", problem, device)
+    return _fastest("cublaslt_eight", make, partial(_proposals, problem), "e4m3", problem, device)
 
 
 lt = offers(prepare_lt, {"cublaslt": ()})
@@ -336,8 +331,7 @@ def _orders(sparse: Any, letter: str, dtype: str) -> dict[str, Callable[[], Any]
     """Return what makes an operand dense in each order: float32, or the bits of a 16-bit dtype."""
 
     def make(order: str) -> Any:
-        made = formats.to_dense(sparse)
-        return cupy.array(half.to_bits(made, dtype) if dtype in half.DTYPES else made, order=order)
+        return cupy.array(half.to_bits(formats.to_dense(sparse), dtype.replace("tf32", "float32")), order=order)
 
     return {f", {letter} {words}": partial(make, order) for words, order in ORDERS.items()}
 
@@ -446,39 +440,41 @@ def _candidate(handle: int, operation: int, layouts, matrices, algorithm, words:
     return PreparedKernel(words, 0.0, int(workspace.nbytes), call, matrices[2], keep=(workspace, algorithm))
 
 
-def _proposals(handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, PreparedKernel]:
-    """Words -> candidate, of every algorithm that the library proposes for e4m3 and runs."""
+def _proposals(problem: Problem, handle: int, made: dict[str, Any], stack: ExitStack) -> dict[str, PreparedKernel]:
+    """Words -> candidate, of every algorithm that the library proposes for e4m3 and runs, with sums of both kinds."""
     operands = problem.device()
     # (bits, scale, lines of k) of both, in the library's order
-    both = [(operands.b.bits, operands.b.scale, problem.n), (a, operands.a.scale, problem.m)]
+    both = [(operands.b.bits, operands.b.scale, problem.n), (made[""], operands.a.scale, problem.m)]
     if problem.orders == "FF":
         both.reverse()
     (left, scale, high), (right, other_scale, wide) = both
     # Column-major layouts of both operands, the first to be transposed, and of C.
     shapes = ("e4m3", (problem.k, high)), ("e4m3", (problem.k, wide)), ("bfloat16", (high, wide))
-    layouts, operation = [_layout(*shape, stack) for shape in shapes], _description("COMPUTE_32F", stack)
-    put(
-        cublasLt.matmul_desc_set_attribute,
-        cublasLt.MatmulDescAttribute,
-        operation,
-        TRANSA=np.int32(cublas.Operation.T),
-        TRANSB=np.int32(cublas.Operation.N),
-        FAST_ACCUM=np.int8(SUMS[sums]),
-        A_SCALE_POINTER=np.uint64(scale.data.ptr),
-        B_SCALE_POINTER=np.uint64(other_scale.data.ptr),
-    )
+    layouts = [_layout(*shape, stack) for shape in shapes]
     preference = owned(stack, cublasLt.matmul_preference_destroy, cublasLt.matmul_preference_create())
     most = {"MAX_WORKSPACE_BYTES": np.uint64(WORKSPACE_BYTES)}
     put(cublasLt.matmul_preference_set_attribute, cublasLt.MatmulPreferenceAttribute, preference, **most)
-    found, count = np.zeros(PLANNED, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
-    asked = (handle, operation, *layouts, layouts[2], preference, PLANNED)
-    with suppress(cublasLt.cuBLASLtError):  # then there are none
-        cublasLt.matmul_algo_get_heuristic(*asked, found.ctypes.data, count.ctypes.data)
-    made = {}
-    for place in range(int(count[0])):
-        algorithm = found[place : place + 1].copy()
-        candidate = _candidate(handle, operation, layouts, (left, right, operands.c.bits), algorithm, "")
-        with suppress(cublasLt.cuBLASLtError):
-            candidate.call(cupy.cuda.get_current_stream().ptr)
-            made[f"place {place + 1} of the library's proposals, sums {sums}"] = candidate
-    return made
+    run = {}
+    for sums, fast in SUMS.items():
+        operation = _description("COMPUTE_32F", stack)
+        put(
+            cublasLt.matmul_desc_set_attribute,
+            cublasLt.MatmulDescAttribute,
+            operation,
+            TRANSA=np.int32(cublas.Operation.T),
+            TRANSB=np.int32(cublas.Operation.N),
+            FAST_ACCUM=np.int8(fast),
+            A_SCALE_POINTER=np.uint64(scale.data.ptr),
+            B_SCALE_POINTER=np.uint64(other_scale.data.ptr),
+        )
+        found, count = np.zeros(PLANNED, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+        asked = (handle, operation, *layouts, layouts[2], preference, PLANNED)
+        with suppress(cublasLt.cuBLASLtError):  # then there are none
+            cublasLt.matmul_algo_get_heuristic(*asked, found.ctypes.data, count.ctypes.data)
+        for place in range(int(count[0])):
+            algorithm = found[place : place + 1].copy()
+            candidate = _candidate(handle, operation, layouts, (left, right, operands.c.bits), algorithm, "")
+            with suppress(cublasLt.cuBLASLtError):
+                candidate.call(cupy.cuda.get_current_stream().ptr)
+                run[f"place {place + 1} of the library's proposals, sums {sums}"] = candidate
+    return run

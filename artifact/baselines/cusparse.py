@@ -57,7 +57,6 @@ from artifact.baselines._library import (
 from kernels.autotune.probe import dtype_of
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, half
-from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
 from kernels.formats.nm import Nm, per_column_index
@@ -87,7 +86,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
         require_column_major("cuSPARSE", problem, operands)
         a, ms = timed(lambda: transposed_csr(operands.b))
         b, c, nbytes = operands.a.T, operands.c.T, a.nbytes
-    elif isinstance(a, Bcsr):
+    elif isinstance(a, bcsr.Bcsr):
         require_blocks("cuSPARSE", problem, operands)
         a, ms = timed(lambda: csr_of_blocks(operands.a))
         nbytes = a.nbytes
@@ -107,7 +106,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
     return ready(algorithm, describe, b, c, operands.c, problem, ms, nbytes, a, operands)
 
 
-def pointers(a: Csr | Bcsr) -> tuple[int, ...]:
+def pointers(a: Csr | bcsr.Bcsr) -> tuple[int, ...]:
     """Return the addresses of what a matrix holds, and that both arrays of indices are int32, from zero."""
     index = int(cusparse.IndexType.INDEX_32I)
     return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr, index, index, int(cusparse.IndexBase.ZERO)
@@ -206,7 +205,7 @@ def transposed_csr(b: Nm) -> Csr:
     return Csr(b.n, b.k, xp.arange(b.n + 1, dtype=xp.int32) * xp.int32(real), col_idx, val)
 
 
-def csr_of_blocks(a: Bcsr) -> Csr:
+def csr_of_blocks(a: bcsr.Bcsr) -> Csr:
     """Return A (m, k) as CSR without the zeros of its blocks, on the side where it lives.
 
     `val` is as in the blocks: float32, or the bit patterns of 16-bit floats (uint16).
@@ -226,7 +225,7 @@ def require_work(problem: Problem) -> None:
 
 def require_blocks(contender: str, problem: Problem, operands: Operands) -> None:
     """Raise ValueError unless A is BCSR, and B and C of its dtype and without gaps."""
-    taken = isinstance(operands.a, Bcsr) and all(
+    taken = isinstance(operands.a, bcsr.Bcsr) and all(
         dtype_of(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
         for x in (operands.b, operands.c)
     )
@@ -319,7 +318,7 @@ def padded(operands: Operands) -> tuple[Operands, Any]:
     return whole, operands.c if rows == a.m else _with(whole.c, array_of(whole.c)[: a.m])
 
 
-def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
+def blocked_ell(a: bcsr.Bcsr) -> tuple[Any, Any]:
     """(columns, values) of A in Blocked-ELL, on the side where it lives; blocks are square.
 
     columns: int32 (rows of blocks, width), -1 where a row has no more blocks, width being the blocks
@@ -335,7 +334,7 @@ def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
     return columns, values.reshape(a.block_rows * block, width * block)
 
 
-def ell_bytes(a: Bcsr) -> int:
+def ell_bytes(a: bcsr.Bcsr) -> int:
     """Bytes of both arrays of `blocked_ell`."""
     b_row, b_col = a.block
     return a.block_rows * _width(a) * (b_row * b_col * a.val.dtype.itemsize + 4)
@@ -347,7 +346,7 @@ def free_bytes() -> int:
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
-def _width(a: Bcsr) -> int:
+def _width(a: bcsr.Bcsr) -> int:
     """Blocks in the longest row of blocks."""
     return int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
 

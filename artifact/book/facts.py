@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import paths, registry
+from artifact import command, paths, registry
 from artifact.book.study import given
 from artifact.measure import records, run
 
@@ -113,13 +113,10 @@ def of(system: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
     return list(registry.module(system, "facts").of(run.start(system, "recorded", gpu, records=root)))
 
 
-def main() -> None:
+@command.program("artifact.book.facts", __doc__)
+def main(_: command.Options) -> None:
     """Write the facts of every system and GPU beside its records."""
     for system, gpu in having_facts():
         path = paths.RECORDED / gpu / system / FILE
         records.write_text(path, to_csv(of(system, gpu)))
         print(path.relative_to(paths.ROOT))
-
-
-if __name__ == "__main__":
-    main()

@@ -506,8 +506,7 @@ def volumes() -> pd.DataFrame:
 
 def _replicated(a: Any, edges: np.ndarray) -> int:
     """Rows of B that travel where each half of the columns is cut into as many parts as the rows are."""
-    halves = [partition.columns_of(a, *of) for of in pairwise(partition.even(a.k, 2).tolist())]
-    columns = [partition.even(x.k, len(edges) - 1) for x in halves]
+    halves = (partition.columns_of(a, *of) for of in pairwise(partition.even(a.k, 2).tolist()))
     return sum(
-        int(partition.volumes(x.row_ptr, x.col_idx, edges, y).sum()) for x, y in zip(halves, columns, strict=True)
+        int(partition.volumes(x.row_ptr, x.col_idx, edges, partition.even(x.k, len(edges) - 1)).sum()) for x in halves
     )

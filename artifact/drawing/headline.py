@@ -1,7 +1,6 @@
 """The README's figure: the races of all systems on the GPUs that have records, as the book's first page has them."""
 
 import html
-import sys
 from pathlib import Path
 
 from matplotlib import pyplot as plt
@@ -50,7 +49,3 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
 def main(options: command.Options) -> None:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
     print(readme(records.resolve(options.gpu, options.records), options.output))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ that the kernels are right, and what they make of the same caches and memory.
 """
 
 import importlib
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
@@ -120,7 +119,3 @@ def main(o: command.Options) -> None:
     df = measure(gpus.require().open(), o.only, o.budget)
     if o.out:
         df.to_csv(o.out, index=False)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

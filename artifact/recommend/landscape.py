@@ -20,7 +20,6 @@ from pydantic import with_config
 from artifact import registry
 from artifact.measure import records
 from artifact.recommend import statistics
-from artifact.recommend.statistics import Statistics
 
 Precision = Literal["FP32", "TF32", "BF16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -88,7 +87,7 @@ class Pool:
 
     about: Real
     df: pd.DataFrame  #: rows of a record whose matrices have statistics
-    matrices: Mapping[str, Statistics]
+    matrices: Mapping[str, statistics.Statistics]
 
     @functools.cached_property
     def advisable(self) -> list[str]:
@@ -190,12 +189,10 @@ def dense_us(rates: pd.DataFrame, precision: str, m: int, n: int, k: int, copy_g
     that precision was measured.
     """
     known = rates[rates["precision"] == precision]
-    if known.empty:
-        return float("nan")
     away = np.abs(np.log2(known[["m", "n", "k"]].to_numpy(float) / (m, n, k))).sum(axis=1)
-    rate = np.median(known["tflops"].to_numpy()[np.argsort(away, kind="stable")[:NEAREST]])
-    moved = BYTES[precision] * (m * k + k * n + m * n)
-    return float(max(2.0 * m * n * k / rate / 1e6, moved / copy_gbps / 1e3))
+    rate = known["tflops"].iloc[np.argsort(away, kind="stable")[:NEAREST]].median()
+    moved = BYTES.get(precision, np.nan) * (m * k + k * n + m * n)
+    return float(np.maximum(2.0 * m * n * k / rate / 1e6, moved / copy_gbps / 1e3))
 
 
 def crossings(df: pd.DataFrame) -> pd.DataFrame:

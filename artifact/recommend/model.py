@@ -237,12 +237,9 @@ def _logs(sums: np.ndarray) -> np.ndarray:
     return np.log2(np.maximum(sums, 0.5))
 
 
-def _mean(values: np.ndarray, weight: Sequence[float]) -> np.ndarray:
+def _mean(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """Weighted mean of the rows, of what is not NaN; NaN where all is."""
-    there = ~np.isnan(values) * np.asarray(weight)[:, None]
-    total = there.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.where(total > 0, np.nansum(np.nan_to_num(values) * there, axis=0) / total, np.nan)
+    return np.ma.filled(np.ma.average(np.ma.masked_invalid(values), axis=0, weights=weights), np.nan)
 
 
 # ---------------------------------------------------------------- the advice for a matrix

@@ -14,7 +14,6 @@ import pandas as pd
 from artifact import command, registry
 from artifact.measure import matrices, records
 from kernels.formats import csr, reorder
-from kernels.formats.csr import Csr
 
 WINDOWS = (8, 16, 32, 64)  #: rows of a window
 BLOCKS = (16, 32, 64)  #: rows and columns of a block
@@ -49,7 +48,7 @@ class Statistics(SimpleNamespace):
         return self.nnz / (self.m * self.k) if self.m and self.k else 0.0
 
 
-def of(a: Csr) -> Statistics:
+def of(a: csr.Csr) -> Statistics:
     """Return the statistics of a matrix on the host."""
     place = csr.distinct(csr.rows(a) * a.k + a.col_idx)
     row, column = place // max(a.k, 1), place % max(a.k, 1)
@@ -78,7 +77,7 @@ def _shared(owner: np.ndarray) -> float:
     return owner.size / int(np.count_nonzero(csr.changes(np.sort(owner)))) if owner.size else 0.0
 
 
-def ordered(a: Csr, order: str) -> Csr:
+def ordered(a: csr.Csr, order: str) -> csr.Csr:
     """Return A in that order; a matrix that is not square keeps its own."""
     return a if order == GIVEN or a.m != a.k else reorder.permuted(a, reorder.rcm(a)[0])
 

@@ -63,7 +63,9 @@ def sanitizer() -> str:
 # ---------------------------------------------------------------- what a tool wrote
 
 _PREFIX = "========= "
-_WHERE = re.compile(r"^(.*?)\bat (?:void )?([A-Za-z_][\w:]*)[^ ]*(?:.* in (\S+:\d+))?")
+#: A line that begins a report, and indented ones.
+_REPORT = re.compile(r"^(\S.*)((?:\n .*)*)", re.MULTILINE)
+_WHERE = re.compile(r"^(.*?)\bat (?:void )?([A-Za-z_][\w:]*)[^ \n]*(?:.* in (\S+:\d+))?", re.MULTILINE)
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 #: What is said beside reports.
 _SAID = re.compile(r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host")
@@ -83,21 +85,16 @@ def read_log(text: str, kernels: Collection[str] = ()) -> tuple[list[tuple[Repor
 
     A report is a line that begins it and indented ones, the first place of which is its own.
     """
-    reports: list[Report] = []
-    counted = None
-    for said in (line.removeprefix(_PREFIX) for line in text.splitlines() if line.startswith(_PREFIX)):
-        found = _WHERE.search(said)
-        if summary := _SUMMARY.search(said):
-            counted = (counted or 0) + int(summary[1])
-        elif _SAID.search(said) or not said.strip():
-            continue
-        elif not said.startswith(" "):
-            # The first line may name the kernel and its line.
-            kind, kernel, where = found.groups("") if found else (said, "", "")
-            reports.append(Report(kind.strip(), kernel, where))
-        elif found and reports and not reports[-1].kernel:
-            reports[-1] = Report(reports[-1].kind, found[2], found[3] or "")
-    return Counter(x for x in reports if not kernels or x.kernel in {*kernels, ""}).most_common(), counted
+    lines = [line.removeprefix(_PREFIX) for line in text.splitlines() if line.startswith(_PREFIX)]
+    counted = [int(found[1]) for found in map(_SUMMARY.search, lines) if found]
+    said = "\n".join(line for line in lines if line.strip() and not _SAID.search(line))
+    reports: Counter[Report] = Counter()
+    for first, more in _REPORT.findall(said):
+        own = _WHERE.search(first)  # it may name the kernel and its line
+        place = own or _WHERE.search(more)
+        reports[Report((own[1] if own else first).strip(), *(place.groups("")[1:] if place else ("", "")))] += 1
+    ours = [(x, many) for x, many in reports.most_common() if not kernels or x.kernel in {*kernels, ""}]
+    return ours, sum(counted) if counted else None
 
 
 # ---------------------------------------------------------------- a job

@@ -33,7 +33,6 @@ from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.distributed.backend import Gpu
 from kernels.formats import bcsr, compress, csr, foreign, half, nm, two_four, wcsr
-from kernels.formats.half import Eight, Half, array_module, array_of
 from kernels.lazy import cupy
 from kernels.library import operands
 from kernels.library.direct import Sampled
@@ -105,7 +104,7 @@ class Lab:
         copies first: what they held.
         """
         if self.tool != "initcheck":
-            stored = array_of(out)
+            stored = half.array_of(out)
             stored.data.memset(0xFF, stored.nbytes)
         else:
             for said in maps:
@@ -115,10 +114,8 @@ class Lab:
 
 def here(x: Any) -> Any:
     """Return a result on the host, in its memory order: no kernel of CuPy's brings it into another."""
-    if isinstance(x, Half):
-        return Half(x.dtype, here(x.bits))
-    if isinstance(x, Eight):
-        return Eight(x.dtype, here(x.bits), x.scale.get())
+    if isinstance(x, half.Dense):
+        return replace(x, **{name: here(array) for name, array in x.arrays.items()})
     return x.T.get().T if x.flags.f_contiguous else x.get()
 
 
@@ -245,7 +242,7 @@ def _rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
     made = cupy.asarray(np.asarray(half.to_bits(values, dtype), order=order))
-    return Half(dtype, made) if dtype in half.DTYPES else made
+    return half.Half(dtype, made) if dtype in half.DTYPES else made
 
 
 def _cut_to(values: np.ndarray, accuracy: str | None) -> np.ndarray:
@@ -389,7 +386,7 @@ def _looked_at(given: Any) -> None:
 
 def _looked_at_others() -> None:
     def look_at_compressed(columns, within: int) -> None:
-        pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
+        pointers = half.array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
         foreign.require_compressed("CSR", {"row_ptr": pointers, "col_idx": columns}, 3, within, "columns", 4)
 
     for index, within in product((np.int32, np.int64), (6, 5)):

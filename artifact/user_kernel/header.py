@@ -24,7 +24,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, chain
 from pathlib import Path
@@ -63,7 +62,7 @@ _FUNCTIONS: dict[str, tuple[Callable, int]] = {"ceil": (math.ceil, 1), "min": (m
 _LONGEST = 1000  #: characters of a sum: Python's parser ends with an error of its own behind some thousands
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Header:
     """What the comment of a `.cu` says; values are text until `value` has the problem's numbers."""
 

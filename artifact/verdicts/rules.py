@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import hashlib
 import inspect
-import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -111,7 +110,3 @@ def main(_: command.Options) -> None:
     table = pd.concat([told, pd.DataFrame(new, columns=told.columns)]).fillna("").reset_index(drop=True)
     records.write_text(FILE, judged(table, claims).to_csv(index=False))
     print(f"{FILE}: {len(new)} new of {len(table)} lines.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import paths, registry
+from artifact import command, paths, registry
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
 from artifact.verdicts.evidence import Evidence, NotMeasured, Values, need
@@ -251,7 +251,8 @@ def write(path: Path, df: pd.DataFrame) -> None:
     records.write_text(path, df.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
 
 
-def main() -> None:
+@command.program("artifact.verdicts.uncertainty", __doc__)
+def main(_: command.Options) -> None:
     """Write the tables of all shipped records, those of a GPU beside its records."""
     gpus = sorted(records.list_gpus(paths.RECORDED), key=lambda gpu: gpu != paths.HOME)
     folders = {gpu: paths.RECORDED / gpu for gpu in gpus}
@@ -262,7 +263,3 @@ def main() -> None:
         write(folders[gpu] / judge.STABILITY, table)
     write(paths.RECORDED / TALLY, tally(judged, {gpu: draws for gpu, (_, draws) in made.items()}))
     write(paths.RECORDED / SCALED, scaled(judged))
-
-
-if __name__ == "__main__":
-    main()

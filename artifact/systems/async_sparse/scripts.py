@@ -34,7 +34,6 @@ candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices
 similar rows side by side.
 """
 
-import argparse
 import io
 import subprocess
 import sys
@@ -51,7 +50,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from artifact import registry
+from artifact import command, registry
 from artifact.baselines import cusparse
 from artifact.measure import apart, matrices, records
 from artifact.measure import device as gpu
@@ -381,12 +380,14 @@ SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
 OTHERS: dict[str, Callable] = {"fit": fitted, "multiply": multiply}
 
 
-def main() -> None:
+@command.program(
+    "artifact.systems.async_sparse.scripts",
+    __doc__,
+    command.option("what", choices=[*SCRIPTS, *OTHERS]),
+    command.option("more", nargs="*", help="a file in place of the one beside this module"),
+)
+def main(asked: command.Options) -> None:
     """Measure a file anew, on the GPU that is here, rows printed as they come, and print a report of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=[*SCRIPTS, *OTHERS])
-    parser.add_argument("more", nargs="*", help="a file in place of the one beside this module")
-    asked = parser.parse_args()
     if asked.what in OTHERS:
         return OTHERS[asked.what](*map(int, asked.more))
     file, columns, rows, report = SCRIPTS[asked.what]
@@ -396,7 +397,3 @@ def main() -> None:
         found.append(row)
     apart.write(path, __file__, device, columns.split(), found)
     print(report(apart.read(path)).to_string())
-
-
-if __name__ == "__main__":
-    main()

@@ -7,13 +7,12 @@ a run of its own, since a process has one version. The records lie in libraries/
 (FOLDER/<gpu>/tensor_core_24).
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths
+from artifact import command, paths
 from artifact.measure import device, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
@@ -64,16 +63,14 @@ def read(run: Run, experiments_of: Sequence[str] = EXPERIMENTS) -> dict[str, pd.
     return {version: experiments.together(*map(records.read, files[version])) for version in whole}
 
 
-def main() -> None:
-    """Print or write the versions of cuSPARSELt that the records hold."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--records", type=Path, default=paths.RECORDS, help="folder of records")
-    parser.add_argument("--preset", default="full", choices=("full", "kick"))
-    options = parser.parse_args()
+@command.program(
+    "artifact.systems.tensor_core_24.libraries",
+    __doc__,
+    command.option("--records", type=Path, default=paths.RECORDS, help="folder of records"),
+    command.option("--preset", default="full", choices=("full", "kick")),
+)
+def main(options: command.Options) -> None:
+    """Measure with the cuSPARSELt that answers, and say which one it is."""
     run = begin(options.records, options.preset)
     print(f"cuSPARSELt {run.machine['cusparselt']}, into {run.folder.name}", flush=True)
     measure(run)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,6 @@ replayed in turns. Prefill makes the logits of its last token alone; decode is o
 hold 1,024 positions. model_host.csv: what a call costs the host, without a compiler or a graph.
 """
 
-import argparse
 import copy
 import itertools
 import time
@@ -27,6 +26,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from artifact import command
 from artifact.measure import apart, device
 from artifact.systems.tensor_core_24.tables import HOST_MODEL, KEY, WHOLE_MODEL
 from kernels.contract import require
@@ -294,28 +294,28 @@ def model_rows(model: Model) -> Iterator[tuple]:
             )
 
 
-def measure(folder: Path, names: list[str], small: bool) -> None:
-    """Write both files anew, on the GPU that is here, model.csv after each model. small: two layers of each."""
-    folder.mkdir(parents=True, exist_ok=True)
+@command.program(
+    "artifact.systems.tensor_core_24.model",
+    __doc__,
+    command.option("folder", nargs="?", type=Path, default=WHOLE_MODEL.parent),
+    command.option("--small", action="store_true", help="two layers of each model"),
+    command.option("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME"),
+)
+def main(told: command.Options) -> None:
+    """Write both files anew, on the GPU that is here, model.csv after each model."""
+    require(
+        not told.small or told.folder != WHOLE_MODEL.parent,
+        "two layers are a trial, not what the page shows: name another folder",
+    )
+    told.folder.mkdir(parents=True, exist_ok=True)
     opened, begin, rows = device.require().open(), time.perf_counter(), []
     with torch.no_grad():
-        apart.write(folder / HOST_MODEL.name, __file__, opened, HOST_COLUMNS, host_rows())
-        for name in names:
-            for row in model_rows(MODELS[name]._replace(layers=2) if small else MODELS[name]):
+        apart.write(told.folder / HOST_MODEL.name, __file__, opened, HOST_COLUMNS, host_rows())
+        for name in told.models:
+            for row in model_rows(MODELS[name]._replace(layers=2) if told.small else MODELS[name]):
                 rows.append(row)
                 print(*row, f"# {time.perf_counter() - begin:.0f} s", flush=True)
-            apart.write(folder / WHOLE_MODEL.name, __file__, opened, COLUMNS, rows)
+            apart.write(told.folder / WHOLE_MODEL.name, __file__, opened, COLUMNS, rows)
             torch._dynamo.reset()
             apart.free()
             cupy.get_default_memory_pool().free_all_blocks()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=WHOLE_MODEL.parent)
-    parser.add_argument("--small", action="store_true", help="two layers of each model")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME")
-    told = parser.parse_args()
-    if told.small and told.folder == WHOLE_MODEL.parent:
-        parser.error("two layers are a trial, not what the page shows: name another folder")
-    measure(told.folder, told.models, told.small)

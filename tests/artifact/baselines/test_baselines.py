@@ -133,7 +133,7 @@ CASES = {
         f"cublaslt_eight {n} {orders}": Case(
             cublas.prepare_eight,
             partial(eight_problem, 16, n, 32, orders=orders),
-            11,
+            7,
             ("lt", "matmul_desc_create"),
             lambda p: p.m * p.k,
         )

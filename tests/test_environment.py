@@ -174,22 +174,3 @@ def test_programs_are_heard_in_one_encoding_whatever_the_locale():
     """Texts that are opened, ruff asks for theirs."""
     for path in (path for path in FILES if not path.is_relative_to(ROOT / "tests")):
         assert not re.search(r"\b(text|universal_newlines)=True", path.read_text()), path
-
-
-# ---------------------------------------------------------------- layers
-
-
-TABLE = re.compile(r"^\| \w+ \| (`.*?`) \|", re.MULTILINE)
-
-
-def test_the_layers_are_those_that_are_held():
-    """Every module and package of the harness has one, as `exhaustive` asks."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    layered, systems, library = project["tool"]["importlinter"]["contracts"]
-    drawn = TABLE.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
-    names = [re.findall(r"`(\w+)`", cells) for cells in drawn]
-    assert names == [re.split(r" [|:] ", layer) for layer in layered["layers"]]
-    assert layered["exhaustive"] and systems["modules"] == ["artifact.systems.*"]
-    assert (library["source_modules"], library["forbidden_modules"]) == (["kernels"], ["artifact"])
-    exceptions = {"ignore_imports", "exhaustive_ignores", "allow_indirect_imports"}
-    assert not any(contract.keys() & exceptions for contract in (layered, systems, library))

@@ -157,13 +157,3 @@ def test_a_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path, code, s
     result = execute(source, target, tmp_path / "build")
     assert result.returncode == 2 and error_line(result).startswith(says)
     assert list(target.parent.iterdir()) == [target] and target.read_text() == "the previous one"
-
-
-@pytest.mark.parametrize("chapter", [*registry.find(), "distributed", "prefill"])
-def test_a_chapter_says_when_to_use_it_and_ends_in_short_and_with_exercises(chapter):
-    notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
-    heads = [cell.source.splitlines()[0] for cell in notebook.cells if cell.source[:3] == "## "]
-    assert heads[-2:] == ["## In short", "## Exercises"]
-    assert chapter not in registry.find() or "## When to use it" in heads
-    tasks = notebook.cells[-1].source.split("\n- **")[1:]
-    assert 2 <= len(tasks) <= 3 and all("Look " in task or "look at" in task for task in tasks)

@@ -125,12 +125,11 @@ class About:
 
 def looks(levels: Iterable[Any], order: Sequence[str] = ()) -> dict[Any, dict[str, Any]]:
     """Return colour, marker and dashes of each level: of contenders and verdicts as everywhere, of others in turn."""
-    others = zip(cycle(ROWS), cycle(MARKERS), cycle(DASHES), strict=True)
     return {
         level: style.look(str(level), order)
         if str(level) in (*order, *style.VERDICTS) or str(level).startswith(style.BASELINES)
         else dict(zip(("color", "marker", "dashes"), other, strict=True))
-        for level, other in zip(levels, others, strict=False)
+        for level, other in zip(levels, zip(cycle(ROWS), cycle(MARKERS), cycle(DASHES), strict=True), strict=False)
     }
 
 

@@ -87,8 +87,7 @@ def differences(path: Path, now: str) -> Iterator[str]:
     then, here = ({", ".join(row[:-1]): row[-1] for row in csv.reader(io.StringIO(text))} for text in texts)
     for name in dict.fromkeys((*then, *here)):
         was, came = then.get(name, "missing"), here.get(name, "missing")
-        numbers = pd.to_numeric(pd.Series([was, came]), errors="coerce")
-        if was != came and not math.isclose(*numbers, rel_tol=1e-9):
+        if was != came and not math.isclose(*pd.to_numeric(pd.Series([was, came]), errors="coerce"), rel_tol=1e-9):
             yield f"{path}: {name} is {was!r}, but the records give {came!r}."
 
 

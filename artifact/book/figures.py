@@ -214,10 +214,9 @@ def shown(
     small = save(narrow, system, f"{name}-narrow").name if narrow else ""
     before = f"```{{image}} {where}/{small}\n{about} narrow\n```\n\n" * bool(small)
     about += f"{' wide' * bool(small)}\n:name: {number}\n\n{caption} {{data}}"
-    picture = f"<figure>{svg.read_text(encoding='utf-8')}<figcaption>{html.escape(caption)}</figcaption></figure>"
     return text.Shown(
         f"{before}```{{figure}} {where}/{svg.name}\n{about}\n```",
-        picture,
+        f"<figure>{svg.read_text(encoding='utf-8')}<figcaption>{html.escape(caption)}</figcaption></figure>",
         f"Figure: {said}",
         text.kept(system, name, data),
         fold,
@@ -259,9 +258,8 @@ def shower(
 
 def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:
     """Return the table that a specification writes out itself, filled; None of one that shows a DataFrame."""
-    columns = [column["of"] for column in spec.get("columns", ())]
     cells = [[text.rendered(cell, facts) for cell in row] for row in spec.get("rows", ())]
-    return pd.DataFrame(cells, columns=columns) if cells else None
+    return pd.DataFrame(cells, columns=[column["of"] for column in spec.get("columns", ())]) if cells else None
 
 
 def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None) -> Styler:

@@ -33,12 +33,11 @@ def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.D
     `registers` and, of Hopper's machine code, the other columns of a compile report.
     """
     df = report.drop_duplicates([by, "target"])
-    used = registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()])
     return (
         df[df["target"] == HOPPER]
         .set_index(by)
         .drop(columns="registers")
-        .join(used)
+        .join(registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()]))
         .loc[list(dict.fromkeys(shown))]
         .reset_index()
     )
@@ -51,12 +50,13 @@ def own(entries: Mapping[str, tuple[Path, str]], target: str) -> pd.DataFrame:
     entries: variant -> source, entry.
     """
     reports = jit.reports(jit.compile_cubin(*at, target) for at in entries.values())
-    rows = [
-        {"variant": variant, "kernel": entry, "registers": used.registers, "instructions": sum(mix.values())}
-        | {"FFMA": sum(n for op, n in mix.items() if op.startswith("FFMA"))}
-        for (variant, (_, entry)), (used, mix) in zip(entries.items(), reports, strict=True)
-    ]
-    return pd.DataFrame(rows).assign(useful=lambda df: df["FFMA"] / df["instructions"])
+    return pd.DataFrame(
+        [
+            {"variant": variant, "kernel": entry, "registers": used.registers, "instructions": sum(mix.values())}
+            | {"FFMA": sum(n for op, n in mix.items() if op.startswith("FFMA"))}
+            for (variant, (_, entry)), (used, mix) in zip(entries.items(), reports, strict=True)
+        ]
+    ).assign(useful=lambda df: df["FFMA"] / df["instructions"])
 
 
 def told(kernel: Kernel) -> str:

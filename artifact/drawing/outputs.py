@@ -64,12 +64,13 @@ def banner(run: Run, part: bool = False) -> None:
     """
     here, offered = metadata.version(NVRTC), importlib.import_module(f"kernels.{run.room}").VARIANTS
     there = (run.machine.get("packages") or {}).get(NVRTC, here)
-    code = f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
     files = dict.fromkeys(f"`{k.source.name}`" for k in offered.values() if k.source.suffix == ".cu")
     say(
         provenance.banner(run),
         ELSEWHERE if run.gpu != paths.HOME else "",
-        code if run.mode != "measure" and there != here else "",
+        f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
+        if run.mode != "measure" and there != here
+        else "",
         f"The kernels, in `kernels/{run.room}/`: {', '.join(files)}.",
     )
     if not part:

@@ -38,9 +38,10 @@ class Origin:
         Every GPU that has records, with when they were measured. alone: the page draws from this origin's GPU and no
         other.
         """
-        found = folders(self.folder, paths.RECORDED)
         made = {}
-        for gpu, at in ((gpu, at) for gpu, at in found.items() if not alone or at == self.folder):
+        for gpu, at in (
+            (gpu, at) for gpu, at in folders(self.folder, paths.RECORDED).items() if not alone or at == self.folder
+        ):
             parts = sorted(part for system in records.systems(at) for part in records.made(at / system))
             told = [(part.date[:10], part.commit) for part in parts if part.date != files.NOT_RECORDED]
             days, commits = ([*dict.fromkeys(of)] for of in zip(*told, strict=True))

@@ -47,8 +47,8 @@ PALETTE = {
     "best": BEST,
     "bound": BOUND,
     "claim": CLAIM,
+    **{f"rung {i}": colour for i, colour in enumerate(RUNGS)},
 }
-PALETTE |= {f"rung {i}": colour for i, colour in enumerate(RUNGS)}
 #: Verdict -> its colour and marker.
 VERDICTS = {
     measures.REPRODUCED: (BASELINE, "o"),

@@ -393,11 +393,19 @@ def reconciled(df: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([r for r in rows if r[1] or r[2]], columns=["what", "claims", "facts"])
 
 
+def tally(df: pd.DataFrame) -> dict[str, Any]:
+    """Count facts: in the tally, by verdict, and those of a source's own data, with how many of them hold."""
+    every = facts(df)
+    theirs = every[every["apart"] == OWN_DATA]
+    return {"facts": (every["apart"] == "").sum(), "of": counts(df), "theirs": len(theirs)} | {
+        "consistent": theirs["verdict"].isin(measures.HOLDS).sum()
+    }
+
+
 def totals(df: pd.DataFrame) -> str:
     """Say how many facts have which verdict, and how many are apart from them."""
-    of, every = counts(df), facts(df)
-    consistent = (every["verdict"].isin(measures.HOLDS) & (every["apart"] == OWN_DATA)).sum()
-    said = {OWN_DATA: f", and {consistent} of these are consistent with it"}
+    of = counts(df)
+    said = {OWN_DATA: f", and {tally(df)['consistent']} of these are consistent with it"}
     more = [f"; {of.pop(why)} more {why}{said.get(why, '')}" for why in (REBUILT, OWN_DATA) if why in of]
     return (", ".join(f"{count} {verdict}" for verdict, count in of.items()) or "none") + "".join(more)
 
@@ -418,7 +426,7 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
         "how sure": df["sure"],
         "reason": df["reason"],
     }
-    return f"{(facts(df)['apart'] == '').sum()} facts on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
+    return f"{tally(df)['facts']} facts on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
 
 
 def table(df: pd.DataFrame, right: int = 0) -> str:

@@ -1,6 +1,5 @@
 """Problems, and contenders on the CPU, of the harness's tests."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -85,10 +84,3 @@ class OnCpu:
 
     def result(self):
         return self.output
-
-
-def refused(says: str, call: Callable, *given, kind: type[BaseException] = ValueError, **how) -> None:
-    """A call raises an error of this kind, one sentence in which the regular expression is found."""
-    with pytest.raises(kind, match=says) as caught:
-        call(*given, **how)
-    assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import synthetic
-from contenders import refused
+from refused import refused
 
 from artifact import build, command, paths
 from artifact.measure import device
@@ -301,5 +301,4 @@ def test_two_builds_that_end_at_once_leave_one_of_their_books(tmp_path, monkeypa
     build._replace_folder(books[2], target)
     assert (target / "index.html").read_text() == "3"
     (tmp_path / "file").touch()
-    with pytest.raises(OSError):
-        build._replace_folder(target, tmp_path / "file" / "below")
+    refused("below", build._replace_folder, target, tmp_path / "file" / "below", kind=OSError)

@@ -13,8 +13,8 @@ import nbformat
 import pandas as pd
 import pytest
 import yaml
-from contenders import refused
 from packaging.requirements import Requirement
+from refused import refused
 
 from artifact import build, dist, paths, wheelhouse
 from artifact.book.text import part

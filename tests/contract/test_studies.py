@@ -25,7 +25,6 @@ from artifact import paths, registry
 from artifact.book import facts, figures, study, text
 from artifact.drawing import outputs
 from artifact.measure import records
-from artifact.verdicts import load, measures
 from kernels import jit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "artifact"))
@@ -107,22 +106,10 @@ def known(system: str, gpu: str) -> list[facts.Fact]:
 # ---------------------------------------------------------------- what is shipped
 
 
-@pytest.mark.parametrize(("system", "gpu"), SHIPPED)
-def test_records_are_valid_and_their_claims_are_judged(system, gpu):
-    folder = paths.RECORDED / gpu / system
-    assert records.read_machine(folder)["gpu"] and list(folder.glob("*.csv"))
-    claims = [claim for claim in load.claims() if claim.room == system]
-    for name in {name for claim in claims for name in claim.experiment if (folder / f"{name}.csv").is_file()}:
-        read = records.read_counters if name == "counters" else records.read
-        assert len(read(folder / f"{name}.csv")), name
-    judged = study.start(system, "recorded", gpu).verdicts.set_index("id")["verdict"]
-    assert list(judged.index) == [claim.id for claim in claims] and set(judged) <= set(measures.VERDICTS)
-
-
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
 def test_what_a_source_states_says_where_it_stands(path):
     df = records.published(path)
-    assert df.attrs["source"] and len(df)
+    assert len(df.attrs["source"]) > 40 and len(df)
     if {"low", "high"} <= {*df}:
         assert not (df["low"] > df["high"]).any()
     for column in {"where", "quote"} & {*df}:
@@ -137,14 +124,6 @@ def test_shipped_facts_are_those_of_the_shipped_records(system, gpu):
 
 
 # ---------------------------------------------------------------- the chapter
-
-
-@pytest.mark.parametrize(("system", "gpu"), SHIPPED)
-def test_a_chapter_renders_with_the_facts_of_a_gpu(system, gpu):
-    for name in (name for other, name in CHAPTERS if other == system):
-        made = text.chapter(system, name)
-        made.add(known(system, gpu))
-        assert all(made(block) for block in made.blocks)
 
 
 @pytest.mark.parametrize(("system", "name"), CHAPTERS)

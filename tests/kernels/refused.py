@@ -1,5 +1,7 @@
 """What tests ask of an error: that it is one sentence, and which words are in it."""
 
+from collections.abc import Callable
+
 import pytest
 
 
@@ -20,3 +22,10 @@ def said(work) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def refused(says: str, call: Callable, *given, kind: type[BaseException] = ValueError, **how) -> None:
+    """A call raises an error of this kind, one sentence in which the regular expression is found."""
+    with pytest.raises(kind, match=says) as caught:
+        call(*given, **how)
+    assert "\n" not in str(caught.value)

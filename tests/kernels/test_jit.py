@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import racing
-from refused import says
+from refused import refused, says
 
 from kernels import gpu, jit
 
@@ -143,8 +143,7 @@ def test_headers_that_are_not_ours_are_found_where_the_folder_is_named(compiled,
         jit.CompileError, match=r"(?s)^sums.cu: sums does not compile for sm_80.*sums\.cu\(1\).*others\.h"
     ):
         scale(tmp_path / "sums.cu", "sums")
-    with pytest.raises(FileNotFoundError, match=r"kernel source missing\.cu does not exist"):
-        scale(tmp_path / "missing.cu")
+    refused(r"kernel source missing\.cu does not exist", scale, tmp_path / "missing.cu", kind=FileNotFoundError)
 
 
 def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, fake, source, monkeypatch, capsys):
@@ -217,8 +216,9 @@ def test_what_is_said_of_a_kernel_is_of_the_entry_and_not_of_its_neighbours(sour
     cubin, used, mix = cubins[0], jit.resources(cubins[0]), jit.instruction_mix(cubins[0])
     assert mix["FFMA"] == 1 and [n for op, n in mix.items() if op.startswith("LDG.E.128")] == [1]
     assert "FFMA" in jit.disassemble(cubin) and 4 <= used.registers <= 32 and not used.stack_bytes
-    with pytest.raises(ValueError, match=rf"the cubin of scale<1> for {arch} has no section .*other"):
-        jit._instructions(replace(cubin, symbol="other"))
+    refused(
+        rf"the cubin of scale<1> for {arch} has no section .*other", jit._instructions, replace(cubin, symbol="other")
+    )
     for one in cubins:
         said = jit._tool("cuobjdump", one.code, one, "--dump-resource-usage")
         (line,) = re.findall(rf"Function {one.symbol}:\s*\n(.*)", said)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from refused import says
+from refused import refused, says
 
 import kernels
 from kernels import casper_sparse, contract, gpu, jit
@@ -50,8 +50,7 @@ def test_a_gpu_is_made_current_and_a_driver_that_fails_is_one_sentence(monkeypat
         raise RuntimeError(f"no device {ordinal} here.\nand a trace")
 
     monkeypatch.setattr("cuda.core.Device", fails)
-    with pytest.raises(gpu.NoGpu, match=r"^GPU 3 cannot be used \(no device 3 here\): [^\n]*$"):
-        kernels.open_device(3)
+    refused(r"^GPU 3 cannot be used \(no device 3 here\): [^\n]*$", kernels.open_device, 3, kind=gpu.NoGpu)
 
 
 @pytest.mark.parametrize(("missing", "raised"), [("cupy", gpu.NoGpu), ("scipy", ImportError)])

@@ -1,9 +1,6 @@
-"""CUDA sources: lines that the book's listings show whole, laid out by the formatter that the locks pin."""
+"""CUDA sources: lines that the book's listings show whole."""
 
 import re
-import subprocess
-
-import pytest
 
 from artifact.paths import ROOT
 
@@ -23,13 +20,3 @@ def test_lines_are_seen_whole():
     assert len(SOURCES) > 100
     found = {str(path): lines for path in SOURCES if (lines := too_long(path.read_text(encoding="utf-8")))}
     assert not found
-
-
-def test_the_formatter_changes_nothing():
-    formatter = pytest.importorskip("clang_format", reason="make environment installs it")
-    (width,) = re.findall(r"^ColumnLimit: (\d+)$", (ROOT / ".clang-format").read_text(), re.MULTILINE)
-    assert int(width) == COLUMNS
-    # The package's own binary, whatever other version is on the PATH.
-    program = formatter.get_executable("clang-format")
-    run = subprocess.run([program, "--dry-run", "-Werror", *SOURCES], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr[:2000]

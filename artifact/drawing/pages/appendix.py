@@ -68,20 +68,16 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     systems, example, offered = registry.find(), a.known[0], {}
     for s in front.systems(a.origin.folder).itertuples():
         own = [k for k in importlib.import_module(f"kernels.{s.room}").VARIANTS.values() if k.entries]
-        said = {key: getattr(s, key) for key in ("name", "format", "precision", "state")}
-        offered[s.room] = said | {
+        offered[s.room] = {key: getattr(s, key) for key in ("name", "format", "precision", "state")} | {
             "kernels": len(own),
             "everywhere": sum(kernel.targets == jit.TARGETS for kernel in own),
         }
-    theirs = dict.fromkeys(gpu for system in systems.values() for gpu in system.gpus)
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
     pools = landscape.pools(a.origin.folder) if a.origin.folder else []
     named = {name: systems[name].name if name in systems else name for df in a.first.values() for name in df["room"]}
     df = a.measured
     host = df["least_bytes"] + 8 * df["m"].astype(float) * df["n"]
-    #: The memory that the largest point takes, on the GPU and, with a float64 reference, on the host.
-    largest = {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9} if len(df) else {}
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
     locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
@@ -98,7 +94,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             },
             "tally": judge.reconciled(judge.deciding(a.judged)).set_index("what")[:"the tally"] if a.judged else {},
             "sources": {
-                "gpus": ", ".join(theirs),
+                "gpus": ", ".join(dict.fromkeys(gpu for system in systems.values() for gpu in system.gpus)),
                 "sections": sum(len(system.sections) for system in systems.values()),
             },
             "example": {
@@ -126,7 +122,8 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "room_minutes": 8,
             "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
             "measured": named,
-            "largest": largest,
+            #: The memory that the largest point takes, on the GPU and, with a float64 reference, on the host.
+            "largest": {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9} if len(df) else {},
             "pythons": f"3.{least} to 3.{int(past) - 1}",
             "packages": {name: len(re.findall(r"^[a-z0-9].*==", lock, re.MULTILINE)) for name, lock in locks.items()},
             "environment": size if sys.prefix != sys.base_prefix else "of unknown size (not a virtual one)",
@@ -138,25 +135,15 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
 
 def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
     """Return the memory of a GPU, its verdicts, and how much was measured on it in how many minutes."""
-    first, spent, folder = a.first[gpu], a.spent[gpu], a.folders[gpu]
-    memory = min(records.read_machine(folder / system).get("memory_bytes", 0) for system in records.systems(folder))
-    given = judge.counts(a.judged[gpu])
-    took = first.groupby("room")["minutes"].sum().sort_values(ascending=False)
-    every = pd.concat(list(a.first.values()))[EXPERIMENT].drop_duplicates()
+    first, folder, given = a.first[gpu], a.folders[gpu], judge.counts(a.judged[gpu])
+    machines = [records.read_machine(folder / system) for system in records.systems(folder)]
     return {
-        "short": a.short[gpu],
-        "memory_gb": memory / 1e9,
+        "memory_gb": min(machine.get("memory_bytes", 0) for machine in machines) / 1e9,
         "verdicts": given,
-        "holds": given.get(measures.REPRODUCED, 0),
-        "partly": given.get(measures.PARTLY, 0),
         "not_carried": given.get(measures.NOT_CARRIED, 0),
-        "experiments": len(first),
-        "rows": first["rows"].sum(),
-        "missing": len(every) - len(first),
         "once": first["minutes"].sum(),
-        "twice": spent["minutes"].sum() - first["minutes"].sum(),
-        "longest": took.max(),
-        "took": took.astype(float),
+        "twice": a.spent[gpu]["minutes"].sum() - first["minutes"].sum(),
+        "took": first.groupby("room")["minutes"].sum().sort_values(ascending=False).astype(float),
     }
 
 
@@ -307,5 +294,6 @@ def _beside(a: Appendix, measured: external.Others) -> str:
     own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
-    told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + text.listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + text.listed(
+        [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
+    )

@@ -173,7 +173,7 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
         columns=["source", "system", "panel", "ratio"],
     )
     first, second = records.short_gpus(titles(c)).values()
-    fig = charts.dots(
+    return charts.dots(
         pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio"),
         charts.About({"ratio": f"{first} over {second}"}, col="panel"),
         x="ratio",
@@ -182,8 +182,7 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
         scale="fine",
         reference=1,
         height=0.6,
-    )
-    return fig, df
+    ), df
 
 
 def marks(c: compare.Comparison) -> pd.DataFrame:

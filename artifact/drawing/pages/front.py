@@ -106,15 +106,11 @@ def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
     if not judged:
         return Markup()
     df = judge.deciding(judged)
-    of = judge.facts(df)
-    theirs = of[of["apart"] == judge.OWN_DATA]
     return made(
         "fare",
         claims=len(df),
         sources=df["source"].nunique(),
-        of=judge.counts(df),
-        theirs=len(theirs),
-        consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
+        **judge.tally(df),
         each={gpu: judge.counts(own) for gpu, own in judged.items()},
     )
 

@@ -42,7 +42,6 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     many claims contradict each other, and the claim that the page takes as its example.
     """
     chips = pd.Series(judge.CHIPS).rename_axis("gpu").reset_index(name="chip").groupby("chip", sort=False)["gpu"]
-    bound = sum(claim.depends_on == load.GPU for claim in known)
     of_kind = {
         system.name: judge.decider(judged, system.room)
         for system in registry.find().values()
@@ -51,7 +50,8 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     yield from flat(
         {
             "chips": "; ".join(text.listed(names.str.upper()) for _, names in chips),
-            "claims": {"count": len(known), "of_gpu": bound, "example": known[0].id},
+            "claims": {"count": len(known), "of_gpu": sum(claim.depends_on == load.GPU for claim in known)}
+            | {"example": known[0].id},
             "deciders": text.listed(f"{name} by the {gpu}" for name, gpu in of_kind.items()) or "none",
         }
     )
@@ -108,8 +108,6 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
     tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
     tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
     decides = judge.deciding(judged)
-    tally, aside = judge.facts(decides), decides[decides["aside"] != ""]
-    theirs = tally[tally["apart"] == judge.OWN_DATA]
     ids = "|".join(re.escape(i) for i in sorted(df["id"], key=len, reverse=True))
     return text.made(
         "ledger",
@@ -122,11 +120,8 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         replies=[reply for room in set(df["room"]) for reply in rebuilt.of(room).get("reply", ())],
         rebuilt=rebuilt.pages(),
         split=re.compile(rf"(?<![\w-])({ids})(?![\w-])").split,
-        facts=(tally["apart"] == "").sum(),
-        of=judge.counts(decides),
-        theirs=len(theirs),
-        consistent=theirs["verdict"].isin(measures.HOLDS).sum(),
-        aside=len(aside),
+        **judge.tally(decides),
+        aside=(decides["aside"] != "").sum(),
         decider={system: judge.decider(judged, system) for system in {row["room"] for row in rows}},
         script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,

@@ -157,12 +157,13 @@ def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
         machine.get(key) or np.nan for key in ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
     )
     clock = sm_mhz.replace(0, np.nan).fillna(most)
-    promised = {
-        "copy": bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3,
-        "shared_read": sms * SHARED_BYTES_PER_CLOCK * clock["shared_read"] / 1e3,
-        "fma": sms * FP32_LANES.get(str(machine.get("compute_capability")), 128) * 2 * clock["fma"] / 1e6,
-    }
-    return pd.Series(promised).reindex(list(ROOFS))
+    return pd.Series(
+        {
+            "copy": bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3,
+            "shared_read": sms * SHARED_BYTES_PER_CLOCK * clock["shared_read"] / 1e3,
+            "fma": sms * FP32_LANES.get(str(machine.get("compute_capability")), 128) * 2 * clock["fma"] / 1e6,
+        }
+    ).reindex(list(ROOFS))
 
 
 def roofs(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
@@ -174,18 +175,19 @@ def roofs(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
     have = df.set_index("variant").reindex(list(ROOFS))
     fma, promised = have.index == "fma", peaks(machine, have["sm_mhz"])
     measured = have["gbps"].where(~fma, have["tflops"])
-    columns = {
-        "ceiling": [name for name, _, _ in ROOFS.values()],
-        "variant": have.index,
-        "measured": measured,
-        "unit": np.where(fma, "TFLOP/s", "GB/s"),
-        "promised": promised,
-        "share": measured / promised,
-        "balance": (measured["fma"] * 1e3 / measured).where(~fma),
-        "spread": (have["q75_us"] - have["q25_us"]) / have["median_us"],
-        "bounds": [bounds for _, _, bounds in ROOFS.values()],
-    }
-    return pd.DataFrame(columns).reset_index(drop=True)
+    return pd.DataFrame(
+        {
+            "ceiling": [name for name, _, _ in ROOFS.values()],
+            "variant": have.index,
+            "measured": measured,
+            "unit": np.where(fma, "TFLOP/s", "GB/s"),
+            "promised": promised,
+            "share": measured / promised,
+            "balance": (measured["fma"] * 1e3 / measured).where(~fma),
+            "spread": (have["q75_us"] - have["q25_us"]) / have["median_us"],
+            "bounds": [bounds for _, _, bounds in ROOFS.values()],
+        }
+    ).reset_index(drop=True)
 
 
 def roofline(ceilings: pd.DataFrame, intensities: Intensities):
@@ -231,9 +233,9 @@ def roofline(ceilings: pd.DataFrame, intensities: Intensities):
     turned = {"rotation": np.degrees(angle), "rotation_mode": "anchor", "ha": "center"}
     said = [f"{name} {slope:.2f} TB/s" for name, slope in zip(memories["ceiling"], slopes, strict=True)]
     sketch.draw(ax, (sketch.note, at, at * slopes, said, -5 * np.sin(angle), 5 * np.cos(angle), turned))
-    dots = [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
     return fig, pd.DataFrame(
-        dots + [(name, end, np.nan) for name, ends in intensities.items() for end in ends],
+        [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
+        + [(name, end, np.nan) for name, ends in intensities.items() for end in ends],
         columns=["what", "flop_per_byte", "tflops"],
     )
 

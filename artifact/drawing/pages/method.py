@@ -23,19 +23,22 @@ CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
 
 def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
     """Yield the timer's, the check's and the compiler's constants, and what second runs say of ratios."""
-    timer = {n.lower(): value for n, value in vars(bench).items() if n.isupper() and isinstance(value, int | float)}
-    options = ", ".join(f"`{key}={value}`" for key, value in jit.OPTIONS.items())
     told: dict[str, Any] = {
-        "timer": timer,
+        "timer": {n.lower(): v for n, v in vars(bench).items() if n.isupper() and isinstance(v, int | float)},
         "budget_s": run.BUDGETS_S,
         "check": {"cpu_work": text.thousands(verification.CPU_WORK, mark="\u202f")},
-        "jit": {"targets": ", ".join(f"`{t}`" for t in jit.TARGETS), "options": options},
+        "jit": {
+            "targets": ", ".join(f"`{target}`" for target in jit.TARGETS),
+            "options": ", ".join(f"`{key}={value}`" for key, value in jit.OPTIONS.items()),
+        },
     }
     if len(found := durations.runs(root)):
         worst, same = found.loc[found["most_of_ten"].idxmax()], found[found["same_code"]]
-        of_worst = {"system": system(worst.room), "gpu": provenance.name(root / worst.gpu), "off": worst.most_of_ten}
-        medians, most = int(found["measurements"].sum()), same["most_of_ten"].max()
-        told["again"] = {"medians": medians, "worst": of_worst, "same_code": most}
+        told["again"] = {
+            "medians": int(found["measurements"].sum()),
+            "worst": {"system": system(worst.room), "gpu": provenance.name(root / worst.gpu), "off": worst.most_of_ten},
+            "same_code": same["most_of_ten"].max(),
+        }
     yield from flat(told)
 
 
@@ -51,12 +54,11 @@ def constants(*modules: ModuleType) -> pd.DataFrame:
     Constant (several below one comment), value, meaning. Numbers only.
     """
     rows = []
-    explained = [
+    for module, said, below in [
         (m, *x)
         for m in modules or (timing, bench)
         for x in CONSTANTS.findall(Path(str(m.__file__)).read_text(encoding="utf-8"))
-    ]
-    for module, said, below in explained:
+    ]:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
         values = [f"{v / 2**20:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
@@ -115,11 +117,13 @@ def origins(root: Path = paths.RECORDED) -> pd.DataFrame:
     """Return how many rows of each system and GPU are of which commit and driver, and of which days."""
     keys, folders = ["gpu", "system", "commit", "driver"], sorted(path.parent for path in root.rglob(records.MACHINE))
     of_files = ((folder.relative_to(root).parts, of) for folder in folders for of in files.provenance(folder).values())
-    rows = [(gpu, name, *origin) for (gpu, name, *_), of in of_files for origin in of]
-    df = pd.DataFrame(rows, columns=[*keys, "date"]).groupby(keys, sort=False)["date"]
-    names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in records.list_gpus(root)}
+    df = pd.DataFrame(
+        [(gpu, name, *origin) for (gpu, name, *_), of in of_files for origin in of], columns=[*keys, "date"]
+    ).groupby(keys, sort=False)["date"]
     counts = df.agg(rows="size", days=lambda dates: ", ".join(sorted({*dates}))).reset_index()
-    return counts.replace({"gpu": names}).assign(system=counts["system"].map(system))
+    return counts.replace(
+        {"gpu": {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in records.list_gpus(root)}}
+    ).assign(system=counts["system"].map(system))
 
 
 def system(system: str) -> str:

@@ -89,8 +89,7 @@ def fidelity(system: str, root: Path = paths.RECORDED) -> Iterator[tuple[anchors
     judged = judge.everywhere([claim for claim in load.claims() if claim.room == system], folders)
     for anchor in named:
         gpu = judge.decider(judged, system)
-        e = evidence.Evidence(folders[gpu], system)
-        yield anchor, anchors.held(anchor, e, judge.of_kind(system, gpu)), gpu
+        yield anchor, anchors.held(anchor, evidence.Evidence(folders[gpu], system), judge.of_kind(system, gpu)), gpu
 
 
 def protocols(root: Path = paths.RECORDED) -> pd.DataFrame:

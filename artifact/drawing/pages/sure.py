@@ -50,8 +50,9 @@ def ratios(
         columns=["claim", "source", "stated", "gpu"],
     )
     df = of.dropna().merge(pd.concat(every), on=["claim", "gpu"])
-    ends = df[["value", "low", "high"]].div(df["stated"], axis=0)
-    df = df[["claim", "source", "gpu", "verdict", "stated"]].join(ends.rename(columns={"value": "ratio"}))
+    df = df[["claim", "source", "gpu", "verdict", "stated"]].join(
+        df[["value", "low", "high"]].div(df["stated"], axis=0).rename(columns={"value": "ratio"})
+    )
     return df[df["low"] > 0].sort_values("ratio").sort_values("source", kind="stable")
 
 

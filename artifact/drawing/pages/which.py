@@ -162,7 +162,6 @@ def of_system(gpu_folder: Path, system: str) -> str:
     pays = landscape.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])
     for (precision, pattern), some in df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False):
         means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
-        paid = pays.loc[(precision, pattern)].clip(lower=1).rename({"min": "least", "max": "most"})
         told = {
             "pattern": pattern,
             "precision": precision,
@@ -170,7 +169,7 @@ def of_system(gpu_folder: Path, system: str) -> str:
             "ahead": (some["speedup"] > 1).sum(),
             "points": len(some),
             "means": text.at({plot.percent(density): speed for density, speed in means.items()}),
-            "paid": paid,
+            "paid": pays.loc[(precision, pattern)].clip(lower=1).rename({"min": "least", "max": "most"}),
             "below": landscape.crossing(means) if len(means) > 1 else None,
             "least": means.index[0],
             "most": means.index[-1],

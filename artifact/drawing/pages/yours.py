@@ -70,8 +70,9 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     """
     table = benchmark.standings(df, name)
     against, word = ("library", "library") if table["library"].ne("").all() else ("best", "other")
-    over = table.set_index(list(records.POINT))[f"{against}_us"].rename("against_us")
-    data = df.join(over, on=list(records.POINT)).assign(speedup=lambda rows: rows["against_us"] / rows["median_us"])
+    data = df.join(
+        table.set_index(list(records.POINT))[f"{against}_us"].rename("against_us"), on=list(records.POINT)
+    ).assign(speedup=lambda rows: rows["against_us"] / rows["median_us"])
     order = list(dict.fromkeys([name, *ladder, *data["variant"]]))
     data = data.sort_values("variant", key=lambda variants: variants.map(order.index), kind="stable")
     about = charts.About({"speedup": f"speedup over the fastest {word}; right: geometric means"}, order=list(ladder))

@@ -162,8 +162,9 @@ CALLED = {variant: name(variant) for variant in NAMES}
 def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
     """Return variant, POINT and the speedup over a baseline, of those that were measured beside it, in their order."""
     at = list(records.POINT)
-    ours = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
-    both = ours.merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
+    both = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)]).merge(
+        where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base")
+    )
     return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
 
 
@@ -512,8 +513,9 @@ def conversions(run: Run) -> pd.DataFrame | None:
 
 
 def _write(run: Run, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    text = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-    records.write_text(run.folder / "traces" / f"{name}.csv", text)
+    records.write_text(
+        run.folder / "traces" / f"{name}.csv", pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    )
 
 
 def _conversion(name: str, folder: Path, dtype: str = "bfloat16") -> dict[str, Any] | None:

@@ -107,7 +107,6 @@ def of(run: Run) -> Iterator[Fact]:
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         ablation(df, sources[1]),
-        sizes(df),
         warm("warm", df, study.read(f"ablation{experiments.WARM}"), LADDER),
         warm("warm_tf32", tf32, study.read(f"spmm_tf32{experiments.WARM}"), (WCSR, KEPT)),
         left_out(run, "ablation", df),
@@ -217,7 +216,10 @@ def formats(df: pd.DataFrame) -> Facts:
 
 @part
 def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
-    """How large the matrices are, and what each step, each branch and each library is worth, beside what is stated."""
+    """How large and of which origin the matrices are, and what each step, each branch and each library is worth.
+
+    Beside what is stated.
+    """
     one, ahead = df.drop_duplicates("label"), ratio(df, CSR, KEPT, list(records.POINT)) > 1
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
     shares = {"here": experiments.shares(over_bell), "stated": experiments.shares(experiments.over_bell(table2))}
@@ -237,20 +239,12 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "launched": where(df, variant="opt7")["label"].nunique(),
         "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},
         "csr": {"ahead": ahead.sum(), "matrices": len(ahead)},
-    }
-
-
-@part
-def sizes(df: pd.DataFrame) -> Facts:
-    """Count the matrices: all, those of a million non-zeros and more, made here, the source's."""
-    one = df.drop_duplicates("label")
-    return {
         "sizes": {
             "matrices": len(one),
             "million": (one["nnz"] >= MILLION).sum(),
             "made": one["label"].isin(FAMILIES).sum(),
             "of_the_source": one["label"].isin(sets.source(experiments.SYSTEM)).sum(),
-        }
+        },
     }
 
 
@@ -501,8 +495,9 @@ def tasks() -> Facts:
     heavy = df["loaded"] >= middle
     counted = apart.read(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
     ms, (many, one) = counted["ms"], scripts.COUNTED_TASKS
-    gb = (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})
-    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(gb[["many_gb", "one_gb"]])
+    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(
+        (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})[["many_gb", "one_gb"]]
+    )
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
         "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},

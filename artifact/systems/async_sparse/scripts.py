@@ -213,8 +213,7 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
     """
     made = gains(df).assign(gain_8=1.0)
     allowed = np.searchsorted(MOST, (windows.WORK / made["loaded"]).clip(lower=1), side="right") - 1
-    each = made[[f"gain_{most}" for most in MOST]].to_numpy()
-    return made.assign(gain=each[np.arange(len(made)), allowed])
+    return made.assign(gain=made[[f"gain_{most}" for most in MOST]].to_numpy()[np.arange(len(made)), allowed])
 
 
 def every() -> Iterator[tuple[str, csr.Csr]]:
@@ -253,8 +252,9 @@ def counted(lines: Iterable[str]) -> tuple[float, ...]:
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
     df = pd.read_csv(io.StringIO("\n".join(table)), thousands=",")
-    last = df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)
-    ns, read, written, asked, hit = last[list(METRICS)]
+    ns, read, written, asked, hit = (
+        df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)[list(METRICS)]
+    )
     return ns / 1e6, read, written, hit / asked
 
 
@@ -353,8 +353,9 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
 def fitted() -> None:
     """Write the model's weights, and print how good its proposals are."""
     measured = read()
-    weights = pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS))
-    weights.to_csv(any_csr.FILE, index_label="kernel", lineterminator="\n")
+    pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS)).to_csv(
+        any_csr.FILE, index_label="kernel", lineterminator="\n"
+    )
     for accuracy, (n, rows) in ((x, part) for x in any_csr.POOLS for part in held_out(measured, x).groupby("n")):
         print(
             f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of the best "

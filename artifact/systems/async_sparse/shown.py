@@ -155,8 +155,9 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
 @given
 def by_size(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup of each step over cuSPARSE Blocked-ELL by classes of non-zeros of a matrix, and the stated."""
-    found = sized(df, LADDER, BELL)
-    table = found.pivot_table("speedup", "variant", "size", records.geomean, observed=True, sort=False)
+    table = sized(df, LADDER, BELL).pivot_table(
+        "speedup", "variant", "size", records.geomean, observed=True, sort=False
+    )
     table.columns = [f"{size} non-zeros" for size in table]
     return table.assign(stated=experiments.over_bell(table2)).reset_index().assign(kernel=_named)
 
@@ -382,8 +383,9 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame) -> pd.DataFrame:
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    known = stated.assign(over=BELL, source="stated").rename(columns={"kernel": "variant"})
-    data = pd.concat([*here, known], ignore_index=True).query("variant != over")
+    data = pd.concat(
+        [*here, stated.assign(over=BELL, source="stated").rename(columns={"kernel": "variant"})], ignore_index=True
+    ).query("variant != over")
     data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
     place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
     return data.assign(_place=place).sort_values(["n", "over", "_place"]).drop(columns="_place")
@@ -481,8 +483,9 @@ def pays_off(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     since it is not faster.
     """
     df, at = _both(float32, tf32), ["values", *records.POINT]
-    theirs = where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]]
-    df = where(df, variant=PREPARED).merge(theirs, on=at, suffixes=("", "_base"))
+    df = where(df, variant=PREPARED).merge(
+        where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]], on=at, suffixes=("", "_base")
+    )
     df = df.assign(
         count=until_even((df["median_us_base"] - df["median_us"]) / 1e3, df["prepare_ms"] - df["prepare_ms_base"])
     )
@@ -636,8 +639,9 @@ def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
     """Return where each non-zero is: row, column, block, window, packed; repeated entries once."""
     row, column = np.divmod(csr.distinct(csr.rows(a) * a.k + a.col_idx), a.k)
     (b_row, b_col), window = b.block, row // w.window
-    blocks = bcsr.block_rows_of(b) * b.block_columns + b.col_idx
-    block = np.searchsorted(blocks, row // b_row * b.block_columns + column // b_col)
+    block = np.searchsorted(
+        bcsr.block_rows_of(b) * b.block_columns + b.col_idx, row // b_row * b.block_columns + column // b_col
+    )
     # Padding goes where no column is, behind all of its window.
     at = np.searchsorted(
         csr.owners(w.row_ptr, w.columns) * (a.k + 1) + np.where(w.col_idx < 0, a.k, w.col_idx),
@@ -658,11 +662,10 @@ def thread_block() -> Drawn:
     a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
     ring, twice = 2.35 + 0.82 * np.arange(experiments.STAGES), np.array([0.2, 1.8])
     texts = [f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread" for i in (1, 2)]
-    producing = f"warpgroup 0\nproducer: one thread\n{producer} registers a thread"
     return sketch.picture(
         (-0.05, 8.0),
         (3.5, -0.1),
-        (sketch.box, 0, 0.9, producing, CLAIM, 1.75, 1.3),
+        (sketch.box, 0, 0.9, f"warpgroup 0\nproducer: one thread\n{producer} registers a thread", CLAIM, 1.75, 1.3),
         (sketch.box, 5.0, twice, texts, PUBLISHED, 1.6, 1.1),
         (sketch.box, 7.1, twice, "C\n64 × 256", BEST, 0.85, 1.1),
         (sketch.box, ring, 0.2, a, RUNGS[3], 0.72, 0.7),

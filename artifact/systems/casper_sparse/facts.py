@@ -84,19 +84,19 @@ def real(study: Study) -> pd.DataFrame | None:
     """
     run, listed = study.run, matrices.listed().set_index("name").head({"kick": 3}.get(study.run.preset, 1000))
     if run.mode == "measure" and (folder := matrices.folder()):
-        problems = [
-            system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index
-        ]
-        run.measure("real", problems, run.variants() | run.baselines())
+        run.measure(
+            "real",
+            [system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index],
+            run.variants() | run.baselines(),
+        )
     if (df := study.read("real")) is None:
         return None
     df = where(records.best_of(df), label=listed.index)
-    speedups = {v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")}
     return (
         df.drop_duplicates("label")
         .set_index("label")[["m", "nnz"]]
         .join(listed["domain"])
-        .assign(**speedups)
+        .assign(**{v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")})
         .rename_axis("matrix")
         .reset_index()
     )
@@ -122,8 +122,9 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     """Return what preparing costs, and after how many multiplications it is worth it against the library."""
-    library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
-    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(library, on=POINT)
+    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(
+        where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library"), on=POINT
+    )
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
     groups = df.assign(
         even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
@@ -197,9 +198,9 @@ def traffic(counters: Counters) -> pd.DataFrame:
         .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
         .sort_values("memory", kind="stable")
     )
-    square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
     return df.assign(
-        tbps=df["bytes"] / df["time_ns"] / 1e3, group=np.select([square, tall], ["square", "tall"], "wide")
+        tbps=df["bytes"] / df["time_ns"] / 1e3,
+        group=np.select([(df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]], ["square", "tall"], "wide"),
     )
 
 
@@ -242,14 +243,13 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     Every row of B that a gather reads, and every operand once.
     """
     gather, once = "every read of the gather", "A, B and C once"
-    rates = pd.concat(
-        everything[["variant"]].assign(
-            group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
-        )
-        for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
-    )
     return _ranges(
-        rates,
+        pd.concat(
+            everything[["variant"]].assign(
+                group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
+            )
+            for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
+        ),
         [
             (what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3)
             for what, memory in ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
@@ -351,7 +351,6 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
     ours = {base: ratio(once, PUBLISHED, base, [*records.POINT]) for base in (BEST, "cusparse_default")}
     over = {sweep: v for sweep, v in ratio(df, PUBLISHED, BEST, POINT).groupby("experiment", sort=False)}
     by_n, rows = over["wide"].groupby("n").agg(records.geomean), where(df, variant=PUBLISHED)
-    drawn = (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False)
     gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
@@ -365,7 +364,7 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
             for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
         },
         **{name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()},
-        "drawn": drawn.max(),
+        "drawn": (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False).max(),
     }
 
 

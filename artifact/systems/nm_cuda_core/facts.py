@@ -86,7 +86,6 @@ def which_index(run: Run) -> Iterator[Fact]:
     a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
     right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(system.as_gathered(b))
     columns = np.flatnonzero(np.abs(gathered - right).max(axis=0) <= 1e-6 * np.abs(right).max())
-    here = run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {}
     return flat(
         {
             "gather": {
@@ -95,7 +94,7 @@ def which_index(run: Run) -> Iterator[Fact]:
                 "same_if_shared": np.array_equal(nm.to_dense(system.as_gathered(vectors)), nm.to_dense(vectors)),
             }
             | {"where": ", ".join(f"column {c}" for c in columns[:4])},
-            "run_here": here,
+            "run_here": run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {},
         }
     )
 
@@ -389,8 +388,7 @@ def stalls(study: Study) -> pd.DataFrame:
     rows = study.counters.where(variant=VARIANTS, m=SIZES, metric=reasons).rows
     table = rows.assign(metric=rows["metric"].map(reasons)).pivot_table("value", ["m", "variant"], "metric").fillna(0)
     share = table.div(table.sum(axis=1), axis=0).max().sort_values(ascending=False)
-    named = share.index.isin(["long_scoreboard", "barrier", "drain"])
-    apart = share[(share >= 0.05) | (share > 0) & named].index[:9]
+    apart = share[(share >= 0.05) | (share > 0) & share.index.isin(["long_scoreboard", "barrier", "drain"])].index[:9]
     table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
     df = table.rename_axis(columns="reason").stack().rename("warps_stalled_per_issue").reset_index()
     return df.rename(columns={"m": "size"}).assign(
@@ -461,10 +459,9 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = where(study.counters.rows, variant=LETTER, m=SIZES, metric=factors)
     value = rows["value"] * rows["metric"].map(factors)
     theirs = study.published("fig3").replace({"variant": dict(zip(PUBLISHED, LETTER, strict=True))})
-    ours = rows.assign(source="measured", size=rows["m"], quantity="value", low=value, high=value)
     values = pd.concat(
         [
-            ours,
+            rows.assign(source="measured", size=rows["m"], quantity="value", low=value, high=value),
             theirs.assign(
                 source="stated", quantity=np.where(theirs["quantity"].str.endswith("_ratio"), "ratio", "value")
             ),
@@ -472,16 +469,18 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     values["metric"] = values["metric"].str.rpartition(".")[0].map(stems)
     exact = where(values, quantity="value").query("low == high")
-    base = where(exact, variant=LETTER[0]).drop_duplicates(NUMBER)
-    pairs = where(exact, variant=LETTER[1:]).merge(base, on=["metric", "source", "size"], suffixes=("", "_base"))
+    pairs = where(exact, variant=LETTER[1:]).merge(
+        where(exact, variant=LETTER[0]).drop_duplicates(NUMBER), on=["metric", "source", "size"], suffixes=("", "_base")
+    )
     over = pairs["low"] / pairs["low_base"]
     data = pd.concat([values, pairs.assign(quantity="ratio", low=over, high=over)])[[*NUMBER, "low", "high"]]
     data = data.dropna(subset=["low", "high"], how="all").dropna(subset=NUMBER).drop_duplicates(NUMBER)
     data, unit = data.astype({"size": int}), np.where(data["quantity"] == "ratio", "×", "")
     shown = data.assign(text=[*map(_between, data["low"], data["high"], unit)])
     shown["title"] = data["variant"] + np.where(unit == "×", " ratio", "")
-    table = shown.pivot(index=["size", "metric", "source"], columns="title", values="text")
-    return table.reindex(list(ncu.REPORT_METRICS), level="metric").reset_index(), data
+    return shown.pivot(index=["size", "metric", "source"], columns="title", values="text").reindex(
+        list(ncu.REPORT_METRICS), level="metric"
+    ).reset_index(), data
 
 
 def _between(low: float, high: float, unit: str) -> str:

@@ -254,8 +254,7 @@ def fig10(study: Spmm) -> Facts:
     """Return the shares of the peak by the authors' own profiles, and those that are not what their text says."""
     profiled = study.published("fig10").set_index(["library", "density"])["tflops"]
     said = study.stated("text", "peak_share").set_index(["variant", "density"])["low"].reindex(profiled.index)
-    peak = study.stated("text", "peak")["low"].iloc[0]
-    shares = profiled * profiled.index.get_level_values("density") / peak
+    shares = profiled * profiled.index.get_level_values("density") / study.stated("text", "peak")["low"].iloc[0]
     off = shares[(shares - said).abs() > NEAR]
     points = (
         {"library": library, "pattern": nm_of(d), "share": share, "said": said[library, d]}
@@ -440,11 +439,10 @@ def tensor(df: pd.DataFrame) -> Facts:
     """Return what tensor cores reach, and from which sparsity on each line wins, 1 where it never does."""
     rows = compared(df)
     most = rows.loc[rows.groupby(["variant", "vector", "m", "n", "k"], sort=False)["speedup"].idxmax()]
-    rate, never = rows.groupby("variant", sort=False)["tflops"].max(), most["crossing"].isna().sum()
     return {
-        "tensor_rate": rate,
+        "tensor_rate": rows.groupby("variant", sort=False)["tflops"].max(),
         "tensor": {
-            "never": never,
+            "never": most["crossing"].isna().sum(),
             "lines": {
                 i: {"variant": at.variant, "vector": at.vector, "size": shape((at.m, at.n, at.k))}
                 | {"crossing": at.crossing, "most": at.speedup, "most_at": nm_of(at.density)}

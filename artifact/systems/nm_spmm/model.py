@@ -118,10 +118,9 @@ class Spmm(study.Study):
         )
         csr = [v for v in every if v.startswith("cusparse") and experiment == "unstructured"]
         shapes = [at for at in system.sweeps(self.run.preset)[sweep] if not dtype or at["dtype"] == dtype]
-        problems = [partial(system.problem, **at, seed=self.run.seed) for at in shapes]
         return self.run.measure(
             experiment,
-            problems,
+            [partial(system.problem, **at, seed=self.run.seed) for at in shapes],
             {v: every[v] for v in (*names, *csr) if self.takes(v)},
             brief if experiment in ("llama", "tried") else bench.time,
         )
@@ -252,8 +251,9 @@ def by_density(values: pd.Series) -> pd.Series:
 
 def rates(df: pd.DataFrame) -> pd.DataFrame:
     """Return TFLOP/s of useful work, a row for each density, the densest first, and a column for each contender."""
-    table = df.pivot_table("tflops", "density", "variant", aggfunc=records.geomean, sort=False)
-    return table.sort_index(ascending=False)
+    return df.pivot_table("tflops", "density", "variant", aggfunc=records.geomean, sort=False).sort_index(
+        ascending=False
+    )
 
 
 def of_ideal(df: pd.DataFrame) -> pd.Series:
@@ -293,8 +293,7 @@ def sizes_of(df: pd.DataFrame) -> pd.Series:
 def pattern(label: str) -> tuple[int, int]:
     """Return the group M and the vector length L of a record's label, which names them where they are not 32."""
     group, vector = re.search(r"\d+:(\d+)", label), re.search(r"vectors of (\d+)", label)
-    length = 1 if "element-wise" in label else int(vector[1]) if vector else VECTOR
-    return int(group[1]) if group else GROUP, length
+    return int(group[1]) if group else GROUP, (1 if "element-wise" in label else int(vector[1]) if vector else VECTOR)
 
 
 # ---------------------------------------------------------------- tensor cores
@@ -342,8 +341,9 @@ def peak_shares(spmm: Spmm) -> pd.DataFrame:
 
 def published_speedups(fig9: pd.DataFrame) -> pd.DataFrame:
     """Return Fig. 9 as speedups over cuBLAS on the same GPU: gpu, library, density, point, m, n, k, speedup."""
-    dense = fig9[fig9["library"] == "cublas"].set_index(["gpu", "point"])["tflops"].rename("dense")
-    rows = fig9[fig9["library"] != "cublas"].join(dense, on=["gpu", "point"])
+    rows = fig9[fig9["library"] != "cublas"].join(
+        fig9[fig9["library"] == "cublas"].set_index(["gpu", "point"])["tflops"].rename("dense"), on=["gpu", "point"]
+    )
     return rows.assign(speedup=rows["tflops"] / rows["dense"]).drop(columns=["tflops", "dense"])
 
 
@@ -431,8 +431,10 @@ def schedule(rung: str) -> tuple[tuple[int, int], int]:
 def last_steps(rung: str, blocks: int) -> dict[str, int]:
     """Return how many steps a product of 4096³ takes with a rung's tiles, in waves and as stream-K deals them out."""
     tiles, steps = schedule(rung)
-    evened = max(int(end) for parts in launching.parts(*tiles, steps, blocks) for _, _, end, _ in parts)
-    return {"waves": ceil(prod(tiles) / blocks) * steps, "stream-K": evened}
+    return {
+        "waves": ceil(prod(tiles) / blocks) * steps,
+        "stream-K": max(int(end) for parts in launching.parts(*tiles, steps, blocks) for _, _, end, _ in parts),
+    }
 
 
 def by_eq3(spmm: Spmm) -> dict[tuple[str, float], float]:

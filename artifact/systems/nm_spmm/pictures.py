@@ -114,8 +114,9 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
             (sketch.put, [0, depth], y + 2.6, ["row 0", f"row {depth - 1}"], sketch.FAINT | {"ha": ["left", "right"]}),
         ]
         data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
-    limits, height = ((-10.5, depth + 0.3), (tall - 0.6, -0.2)), 0.2 + 0.19 * tall
-    return sketch.picture(*limits, *marks, height=height), pd.concat(data, ignore_index=True)
+    return sketch.picture((-10.5, depth + 0.3), (tall - 0.6, -0.2), *marks, height=0.2 + 0.19 * tall), pd.concat(
+        data, ignore_index=True
+    )
 
 
 # ---------------------------------------------------------------- Fig. 3: blocks, warps and threads
@@ -170,9 +171,8 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
         (sketch.put, middles, high + 0.8, captions, {"va": "top"}),
         (sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}),
     ]
-    fig = sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks)
     row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
-    return fig, pd.DataFrame(
+    return sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks), pd.DataFrame(
         {"lane": range(len(row)), "row": row * thread[0], "column": column * thread[1]}
         | {"height": thread[0], "width": thread[1]}
     )

@@ -361,8 +361,9 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     df = counted[counted["variant"].isin(["auto", "v3", "nmsparse_vw32", "cublas"])].rename(columns={"us": "time_us"})
     df = df[~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")].assign(m=BIG, n=BIG, k=BIG)
     df = df.assign(**{what: df["useful_flops"] / df[f"{what}_bytes"] for what in ("dram", "l2", "shared")})
-    stated = model.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)
-    both = joined(df, stated).join(intensity, on=["variant", "density"])
+    both = joined(df, model.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)).join(
+        intensity, on=["variant", "density"]
+    )
     parts = []
     for panel, (column, memories) in ROOFS.items():
         slopes = [{"variant": name, "slope": spmm.gbps[name] / 1e3} for name in memories]

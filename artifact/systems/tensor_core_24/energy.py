@@ -208,10 +208,10 @@ def table(chapter: Chapter) -> pd.DataFrame | None:
     rows, _, told, tells, size, at = view(chapter)
     if not tells:
         return None
-    us = where(chapter.ladder, m=size).set_index("variant")["median_us"]
     told = where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]]
     df = at.join(told).assign(
-        harness=at["clocks"] * 1e3 / us, error=100 * where(held_out(rows), size=size).set_index("variant")["error"]
+        harness=at["clocks"] * 1e3 / where(chapter.ladder, m=size).set_index("variant")["median_us"],
+        error=100 * where(held_out(rows), size=size).set_index("variant")["error"],
     )
     return df[df["harness"].notna()].reset_index()
 

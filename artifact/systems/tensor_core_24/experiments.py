@@ -222,8 +222,9 @@ def measure(
     """
     shapes = system.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
-    taken = {v: every[v] for v in names if takes(run.machine, v, *shapes)}
-    return run.measure(experiment, problems(run, shapes), taken, timer)
+    return run.measure(
+        experiment, problems(run, shapes), {v: every[v] for v in names if takes(run.machine, v, *shapes)}, timer
+    )
 
 
 def problems(run: Run, shapes: Iterable[Mapping[str, Any]]) -> list[Problem]:
@@ -330,10 +331,10 @@ def blocks(machine: Machine, variant: str = "mma_sp") -> dict[str, int]:
 
     Registers, 256 a thread, and shared memory.
     """
-    shared = family.STUDIES.get(variant, family.PUBLISHED).shared_bytes + RESERVED
     return {
         "registers": machine["registers_per_sm"] // (256 * family.PUBLISHED.threads),
-        "shared": machine["shared_bytes_per_sm"] // shared,
+        "shared": machine["shared_bytes_per_sm"]
+        // (family.STUDIES.get(variant, family.PUBLISHED).shared_bytes + RESERVED),
     }
 
 
@@ -511,8 +512,7 @@ def epilogue(run: Run) -> dict[str, float] | None:
     bound.launch(run.device.default_stream)
     run.device.sync()
     c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (added["c"], bound.result()))
-    product, bias = verification.oracle(small, on="cpu").values, cupy.asnumpy(added["bias"])[:, None]
-    wanted = ALPHA * product + BETA * c + bias
+    wanted = ALPHA * verification.oracle(small, on="cpu").values + BETA * c + cupy.asnumpy(added["bias"])[:, None]
     bounds = {"plain_us": system.prepare("auto", large, run.device)}
     bounds |= {"all_us": system.prepare("auto", large, run.device, **more(large))}
     return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | {

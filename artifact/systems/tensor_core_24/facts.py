@@ -170,7 +170,6 @@ def climbed(post: Chapter) -> Facts:
     came, waves = gains.mean()[predicted.index], tiles / sms
     near, nothing = (came.index[(came / expected - 1).abs() < 0.05] for expected in (predicted, 1))
     last, three = waves["wgmma_last_wave"], configs["wgmma_pieces"]
-    half_empty = np.ceil(last[(last % 1 > 0) & (last % 1 <= 0.5)])[-1:]
     return {
         "climbed": {"sizes": listed(gains.index)},
         "predicted": {"count": len(predicted), "near": len(near), "rungs": listed(f"`{v}`" for v in near)}
@@ -194,7 +193,7 @@ def climbed(post: Chapter) -> Facts:
         },
         "last_wave": {
             name: value
-            for at, count in half_empty.items()
+            for at, count in np.ceil(last[(last % 1 > 0) & (last % 1 <= 0.5)])[-1:].items()
             for name, value in (("size", at), ("before", int(count)), ("after", int(count) - 0.5))
         },
     }
@@ -243,8 +242,7 @@ def _step(c: family.Wgmma) -> dict[str, float]:
     """
     rows = c.groups * c.blocks  # of 64, each multiplied by the same B
     read, math = rows * family.K * c.n * 2, 2 * c.m * c.n * family.K / PER_CLOCK
-    sizes = {"m": c.m, "n": c.n, "k": family.K, "rows_of_64": rows, "l2": (c.m * 72 + c.n * 128) / (c.m * c.n)}
-    return sizes | {
+    return {"m": c.m, "n": c.n, "k": family.K, "rows_of_64": rows, "l2": (c.m * 72 + c.n * 128) / (c.m * c.n)} | {
         "math": math,
         "b_kib": read / 1024,
         "b_clocks": read / experiments.BYTES_PER_CLOCK,
@@ -458,14 +456,16 @@ def rows(post: Chapter) -> Facts:
     if not {ODD_ROWS, WHOLE_ROWS} <= {*us.index}:
         return {"rows": found}
     by_columns = partial(post.counters.get, "wgmma_lean", m=4096)
-    grown = {
-        name: by_columns(COUNTED[name][0], n=4104) / by_columns(COUNTED[name][0], n=4096)
-        for name in ("requests", "sectors", "port")
-    }
     return {
         "rows": found
         | {"more": us.loc[ODD_ROWS] / us.loc[WHOLE_ROWS] - 1}
-        | {"clusters": {"odd": clusters[ODD_ROWS], "whole": clusters[WHOLE_ROWS]}, "grown": grown}
+        | {
+            "clusters": {"odd": clusters[ODD_ROWS], "whole": clusters[WHOLE_ROWS]},
+            "grown": {
+                name: by_columns(COUNTED[name][0], n=4104) / by_columns(COUNTED[name][0], n=4096)
+                for name in ("requests", "sectors", "port")
+            },
+        }
     }
 
 
@@ -490,23 +490,25 @@ def eight(post: Chapter) -> Facts:
     size = outputs.loc[outputs["label"] != "e4m3", "m"].max()
     scaled = where(outputs, m=size).set_index("label")["median_us"]
     ours, tried = where(post["fp8"], variant=[*family.FP8_RUNGS, "fp8_auto"]), post.tried("fp8")
-    found = {
-        "best": _over(us, "cusparselt"),
-        "dense": _over(us, "cublaslt_eight"),
-        "time": {"least": time[least], "least_at": cube(least), "most": time[most], "most_at": cube(most)},
-        "error": _worst(ours) | {"element": ours["max_err"].max()},
-        "limit": {"most": limit.rel_err, "element": limit.max_err, "why": limit.why},
-        "outputs": {"size": cube(size), "time": (scaled / scaled["e4m3"]).drop("e4m3")},
-        "power": {
-            name: value
-            for last in capped[-1:].itertuples()
-            for name, value in (
-                *(("first", cube(capped["m"].iloc[0])), ("last", cube(last.m))),
-                *(("watt", last.power_w), ("mhz", last.sm_mhz)),
-            )
+    of_both = {
+        "eight": {
+            "best": _over(us, "cusparselt"),
+            "dense": _over(us, "cublaslt_eight"),
+            "time": {"least": time[least], "least_at": cube(least), "most": time[most], "most_at": cube(most)},
+            "error": _worst(ours) | {"element": ours["max_err"].max()},
+            "limit": {"most": limit.rel_err, "element": limit.max_err, "why": limit.why},
+            "outputs": {"size": cube(size), "time": (scaled / scaled["e4m3"]).drop("e4m3")},
+            "power": {
+                name: value
+                for last in capped[-1:].itertuples()
+                for name, value in (
+                    *(("first", cube(capped["m"].iloc[0])), ("last", cube(last.m))),
+                    *(("watt", last.power_w), ("mhz", last.sm_mhz)),
+                )
+            },
         },
+        "beside": _beside(energy.eight(post), post.machine["sm_mhz_max"]),
     }
-    of_both = {"eight": found, "beside": _beside(energy.eight(post), post.machine["sm_mhz_max"])}
     if tried.empty:
         return of_both
     at, gain = tried.set_index(["trial", "m"])["beside_value"], tried.groupby("trial")["gain"].agg(records.geomean)

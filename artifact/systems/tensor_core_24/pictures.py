@@ -187,10 +187,6 @@ def warp_metadata(meta: np.ndarray):
     right, x, y = left + 8 * cell, left + cell * data["swizzled_column"], 2 * data["swizzled_row"]
     colours, strong = COLOURS[data["register"]], np.where(data["row"] % 16 < 8, 0.2, 0.5)
     how = {"edgecolor": colours, "fill": True, "facecolor": colours, "linewidth": 0.3, "alpha": strong}
-    told = {
-        "rows {}–{}": (-0.4, 16, RIGHT),
-        "lanes {}–{}\ngive addresses": (left - 0.4, 8, RIGHT | PLAIN),
-    }
     return sketch.picture(
         (-6.5, right + 6.5),
         (67.5, -3.5),
@@ -204,7 +200,10 @@ def warp_metadata(meta: np.ndarray):
         (put, right + 0.4, 16 * r + 8, [f"register {i}" for i in r], LEFT | {"weight": "bold"}),
         *(
             (put, at, 16 * r + 8, [said.format(each * i, each * i + each - 1) for i in r], looks)
-            for said, (at, each, looks) in told.items()
+            for said, (at, each, looks) in {
+                "rows {}–{}": (-0.4, 16, RIGHT),
+                "lanes {}–{}\ngive addresses": (left - 0.4, 8, RIGHT | PLAIN),
+            }.items()
         ),
         (frame, [[0], [left]], 16 * r, [[4 * wide], [8 * cell]], 16, {"edgecolor": COLOURS[:4], "linewidth": 1.6}),
         (pointer, 4 * wide + 0.2, 16 * r + 3, left - 0.2, 16 * r + 3, COLOURS[:4]),

@@ -61,11 +61,10 @@ def chosen(post: Chapter) -> pd.DataFrame:
         .join((rates["auto"] / rates["cusparselt"]).rename("lib"))
         .join(rates["auto"])
     )
-    keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
     return df.assign(
         shape=list(map(text.shape, df.index)),
-        tile=tile,
-        keeps=keeps,
+        tile=[f"{c.m} × {c.n}" for c in df.itertuples()],
+        keeps=df["keeps"].str.upper().replace("", "–"),
         ceiling=df["auto"] / post.peak[post.loops.iloc[-1]],
     )
 
@@ -110,11 +109,10 @@ def eight_rungs(post: Chapter) -> pd.DataFrame:
 
     Name and tile, idea, what was expected, and TFLOP/s at two sizes where they were measured.
     """
-    df = pd.DataFrame(
+    return pd.DataFrame(
         {"rung": name, "tile": f"{config.m} × {config.n}", "idea": idea, "expected": expected}
         for name, (config, idea, expected) in family.FP8_RUNGS.items()
-    )
-    return df.join(
+    ).join(
         pivot(where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES), "tflops").rename(text.cube).T,
         on="rung",
     )
@@ -126,10 +124,10 @@ def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
     step: in words, decode has as many sequences as tokens.
     """
     df = apart.read(path)
-    dense = df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"]
     said = {"prefill": "prefill, {:,} tokens", "decode": "decode, {:,} sequence{}"}
     return df.assign(
-        speedup=dense / df["ms"], step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()]
+        speedup=df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"] / df["ms"],
+        step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()],
     )
 
 
@@ -210,10 +208,8 @@ def ladder(post: Chapter) -> pd.DataFrame:
     rows = rates[["mma_sp", *post.rungs.index, "auto"]].melt(ignore_index=False, value_name="tflops")
     gain = gains.melt(ignore_index=False, value_name="gain").set_index("variant", append=True)["gain"] - 1
     df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
-    share = post.post("speedup_cusparselt") * rates["cusparselt"]
-    said = df["size"].map(share).where(df["variant"] == "mma_sp")
+    said = df["size"].map(post.post("speedup_cusparselt") * rates["cusparselt"]).where(df["variant"] == "mma_sp")
     df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
-    hollow = df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA)
     return together(
         df,
         rates[list(LIBRARIES)]
@@ -221,7 +217,7 @@ def ladder(post: Chapter) -> pd.DataFrame:
         .rename_axis("size")
         .reset_index()
         .assign(source="ceiling"),
-        hollow,
+        df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA),
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from capturing import check_captured
-from contenders import refused
 from fake_libraries import (
     BF16,
     DEVICE,
@@ -31,6 +30,7 @@ from fake_libraries import (
     sparse_matrix,
     two_four_problem,
 )
+from refused import refused
 
 from artifact import registry
 from artifact.baselines import (
@@ -277,8 +277,7 @@ def test_a_refusal_is_one_sentence_and_leaves_nothing_behind(libraries, name):
 @pytest.mark.parametrize("name", ["cublas_dense", "cublas_tf32", "cublaslt", "cublaslt_eight", "cusparselt best"])
 def test_a_prepare_that_fails_elsewhere_leaves_nothing_behind(libraries, monkeypatch, name):
     monkeypatch.setattr(bench, "time", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        CASES[EACH[name]].prepare(CASES[EACH[name]].problem(), DEVICE)
+    refused("division by zero", CASES[EACH[name]].prepare, CASES[EACH[name]].problem(), DEVICE, kind=ZeroDivisionError)
     assert not libraries.alive()
 
 

@@ -4,7 +4,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from contenders import drawn, refused
+from contenders import drawn
+from refused import refused
 
 from artifact import paths
 from artifact.baselines import cpu

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from contenders import refused
 from fake_libraries import (
     BFLOAT16,
     COMPUTE_32F,
@@ -18,6 +17,7 @@ from fake_libraries import (
     nm_problem,
     two_four_problem,
 )
+from refused import refused
 
 from artifact.baselines import cublas
 from artifact.measure import bench, verification

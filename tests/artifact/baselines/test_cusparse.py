@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from contenders import refused
 from fake_libraries import (
     DEVICE,
     STREAM,
@@ -17,6 +16,7 @@ from fake_libraries import (
     csr_problem,
     two_four_problem,
 )
+from refused import refused
 
 from artifact.baselines import cusparse, cusparselt, triton_bsr
 from artifact.measure import bench, verification

@@ -4,6 +4,7 @@ import re
 
 import jinja2
 import pytest
+from refused import refused
 
 from artifact import registry
 from artifact.book import facts, text
@@ -47,8 +48,7 @@ def test_an_explanation_that_does_not_hold_is_not_given_and_its_condition_is_wit
 
 def test_a_block_whose_fact_was_not_measured_says_so_and_names_it():
     assert "`counted`" in of(mean=1.2)("counted")
-    with pytest.raises(KeyError):
-        of()("no such block")
+    refused("no such block", of(), "no such block", kind=KeyError)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,7 @@ def test_templates_have_no_branch_but_holds(path):
 
 
 def test_a_template_that_is_none_says_where():
-    with pytest.raises(jinja2.TemplateSyntaxError):
-        text._environment().from_string("{% holds x > 1 %}")
+    refused("holds|end of", text._environment().from_string, "{% holds x > 1 %}", kind=jinja2.TemplateSyntaxError)
 
 
 # ---------------------------------------------------------------- filters

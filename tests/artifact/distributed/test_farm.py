@@ -6,6 +6,7 @@ import subprocess
 from functools import partial
 
 import pytest
+from refused import refused
 
 from artifact.distributed import farm
 from artifact.measure import run
@@ -41,8 +42,7 @@ def test_each_point_is_measured_once_also_where_a_worker_dies(scheduler, tmp_pat
         run.mark(tmp_path, "wide", point, who)
     marks = run.marks(tmp_path, "wide")
     assert marks.keys() == set(points) and {mark.split()[1] for mark in marks.values()} == {"4", "7"}
-    with pytest.raises(ArithmeticError, match="wrong is off"):
-        list(run.each(partial(measured, tmp_path), ["wrong"]))
+    refused("wrong is off", list, run.each(partial(measured, tmp_path), ["wrong"]), kind=ArithmeticError)
 
 
 def test_without_a_scheduler_points_are_measured_here_in_order(tmp_path, monkeypatch):
@@ -61,8 +61,7 @@ def test_without_a_scheduler_points_are_measured_here_in_order(tmp_path, monkeyp
     ],
 )
 def test_gpus_are_those_that_are_shown_and_asked_for(asked, shown, says):
-    with pytest.raises(ValueError, match=says):
-        farm.visible(asked, {"CUDA_VISIBLE_DEVICES": shown})
+    refused(says, farm.visible, asked, {"CUDA_VISIBLE_DEVICES": shown})
     assert [farm.visible(x, {"CUDA_VISIBLE_DEVICES": "2,5"}) for x in ("all", "5")] == [["2", "5"], ["5"]]
 
 

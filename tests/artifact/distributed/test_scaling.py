@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from refused import refused
 from scaled import rows
 
 from artifact.distributed import scaling
@@ -107,8 +108,7 @@ def test_a_sampled_element_is_held_to_its_limit(dtype, share):
     if share < 1:
         assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
     else:
-        with pytest.raises(scaling.Wrong, match="an error of .* at sampled rows, over"):
-            scaling.checked(*asked)
+        refused("an error of .* at sampled rows, over", scaling.checked, *asked, kind=scaling.Wrong)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -171,8 +171,7 @@ def test_a_file_is_gone_on_with(tmp_path):
     scaling.write(path, pd.concat([scaling.read(path), df[:1].assign(median_ms=1.0)]))
     assert sorted(scaling.read(path)["median_ms"]) == [1.0, *[1.25] * (len(df) - 1)]
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="its columns are not case, size"):
-        scaling.read(path)
+    refused("its columns are not case, size", scaling.read, path)
 
 
 def test_a_run_measures_what_is_missing_and_writes_it(tmp_path, monkeypatch, capsys):

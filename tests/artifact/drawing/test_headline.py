@@ -3,9 +3,9 @@
 import re
 from xml.etree import ElementTree
 
-import pytest
 import synthetic
 from drawn import texts
+from refused import refused
 
 from artifact import paths
 from artifact.drawing import headline
@@ -20,8 +20,7 @@ def test_records_without_a_race(tmp_path, monkeypatch):
         synthetic.folder(tmp_path, {"wide": synthetic.experiment("wide").query("variant == 'cusparse_alg1'")}),
         tmp_path / "readme.svg",
     )
-    with pytest.raises(FileNotFoundError, match="no records of a kernel beside a library"):
-        headline.readme(folder, target)
+    refused("no records of a kernel beside a library", headline.readme, folder, target, kind=FileNotFoundError)
     assert not target.exists()
 
 

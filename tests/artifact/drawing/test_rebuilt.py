@@ -1,7 +1,7 @@
 """What was rebuilt, and how to dispute it: each system's page, and replies beside the claims."""
 
 import pytest
-import yaml
+from refused import refused
 
 from artifact import paths, registry
 from artifact.book import text
@@ -89,11 +89,4 @@ def test_a_reply_is_printed_beside_its_claim_and_on_the_page(replied, gpu_folder
 )
 def test_a_reply_to_no_claim_or_without_a_name_is_refused(replied, said, why):
     replied(said)
-    with pytest.raises(ValueError, match=why):
-        rebuilt.of(SYSTEM)
-
-
-def test_the_form_asks_for_what_a_dispute_needs():
-    form = yaml.safe_load((paths.ROOT / ".github" / "ISSUE_TEMPLATE" / "dispute.yml").read_text(encoding="utf-8"))
-    asked = {field["id"] for field in form["body"] if field.get("validations", {}).get("required")}
-    assert {"system", "claim", "reason", "evidence", "commit", "author"} <= asked
+    refused(why, rebuilt.of, SYSTEM)

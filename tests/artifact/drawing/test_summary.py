@@ -7,6 +7,7 @@ import drawn
 import pandas as pd
 import pytest
 import synthetic
+from refused import refused
 
 from artifact import paths, registry
 from artifact.drawing import outputs, provenance, style, summary
@@ -50,8 +51,7 @@ def test_a_system_that_says_nothing_races_where_all_three_were_measured(gpu_fold
     assert [race.says for race in found] == ["wide", "tall"]  # the most points first
     assert "warp_per_row" in found[0].published and "rows_per_warp" in found[0].best
     monkeypatch.setattr(registry, "races", lambda *_: [{"says": "x", "wheels": 4}])
-    with pytest.raises(ValueError, match="summary.toml: the key 'experiments' is missing"):
-        summary.races(SYSTEM, gpu_folder)
+    refused("summary.toml: the key 'experiments' is missing", summary.races, SYSTEM, gpu_folder)
 
 
 def test_an_experiment_that_not_all_gpus_have_is_raced_in_another(tmp_path, gpu_folder, race, monkeypatch):

@@ -6,9 +6,9 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from contenders import refused
 from hypothesis import given
 from hypothesis import strategies as st
+from refused import refused
 
 from artifact.measure import bench
 from artifact.measure.device import Sample

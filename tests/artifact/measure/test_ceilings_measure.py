@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from contenders import refused
+from refused import refused
 
 from artifact.measure import bench, ceilings, records, run, verification
 from kernels import ceilings as kernels

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from contenders import refused
+from refused import refused
 
 from artifact import paths, registry
 from artifact.baselines import cpu

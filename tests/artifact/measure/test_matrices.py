@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
-from contenders import refused
+from refused import refused
 
 from artifact.measure import matrices
 from kernels.formats import csr

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from contenders import refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refused import refused
 
 from artifact import paths, registry
 from artifact.measure import external, files, records
@@ -279,8 +279,7 @@ def test_rows_with_a_bound_are_added_to_those_without(wide):
 def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
     before = wide.read_text()
     monkeypatch.setattr(files.jit.os, "replace", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        records.append(wide, [row(n=4096)])
+    refused("division by zero", records.append, wide, [row(n=4096)], kind=ZeroDivisionError)
     assert wide.read_text() == before and [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from contenders import OnCpu, problem, product, refused
+from contenders import OnCpu, problem, product
 from emulated import by_the_host  # noqa: F401
+from refused import refused
 
 from artifact import paths
 from artifact.measure import bench, device, records, run, verification

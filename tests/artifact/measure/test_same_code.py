@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pandas as pd
 import pytest
-from contenders import refused
+from refused import refused
 
 from artifact import paths
 from artifact.measure import portable, run, same_code, verification

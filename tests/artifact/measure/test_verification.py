@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from contenders import OnCpu, drawn, on_gpu, problem, product, refused
+from contenders import OnCpu, drawn, on_gpu, problem, product
 from emulated import by_the_host  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 
 from artifact.measure import verification
 from kernels import async_sparse, formats

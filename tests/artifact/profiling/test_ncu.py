@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from contenders import refused
+from refused import refused
 
 from artifact import cli, paths, registry
 from artifact.measure import device, records
@@ -272,8 +272,7 @@ def test_the_target_that_ncu_starts_is_given_its_task(monkeypatch, tmp_path):
     words = ncu.command("ncu", ["x.sum"], tmp_path / "r.ncu-rep", {"room": "no_system"})
     monkeypatch.setattr(sys, "argv", words[words.index(ncu.__name__) :])
     monkeypatch.setattr(device, "require", lambda: SimpleNamespace(open=lambda: None))
-    with pytest.raises(ModuleNotFoundError, match="kernels.no_system"):
-        runpy.run_path(ncu.__file__, run_name="__main__")
+    refused("kernels.no_system", runpy.run_path, ncu.__file__, run_name="__main__", kind=ModuleNotFoundError)
 
 
 def test_without_ncu_there_is_one_clear_sentence(monkeypatch):
@@ -398,8 +397,7 @@ def test_counters_report_and_launches_are_kept(monkeypatch, tmp_path):
 
 def test_where_a_write_fails_nothing_is_left_behind(monkeypatch, tmp_path):
     monkeypatch.setattr(records, "write_counters", lambda *_: records.read(tmp_path / "none.csv"))
-    with pytest.raises(FileNotFoundError):
-        profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
+    refused("none.csv", profiled, monkeypatch, Ncu(), folder=tmp_path / "room", kind=FileNotFoundError)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import synthetic
 import worlds
+from refused import refused
 
 from artifact import paths, registry
 from artifact.measure import records
@@ -221,8 +222,7 @@ def test_a_pool_has_the_rows_whose_matrices_have_statistics(folder):
 def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
     gpu = world(folder)
     assert landscape.pool(gpu, "FP32", folder).about.experiment == "real"
-    with pytest.raises(ValueError, match="no records of real matrices in TF32 on nvidia-h200; recorded: FP32"):
-        landscape.pool(gpu, "TF32", folder)
+    refused("no records of real matrices in TF32 on nvidia-h200; recorded: FP32", landscape.pool, gpu, "TF32", folder)
 
 
 def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():

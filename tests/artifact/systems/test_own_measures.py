@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 from judging import ALL, evidence, frames, outcome
+from refused import refused
 
 from artifact import registry
 from artifact.systems.tensor_core_24 import measures
@@ -177,11 +178,9 @@ def counted(op: str, variant="mma_sp"):
 
 def test_instructions_are_counted_in_the_machine_code_of_a_kernel_that_was_measured(monkeypatch):
     assert counted("HMMA.SP") == 64 and counted("LDSM") > 0 and counted("HGMMA") == 0
-    with pytest.raises(NotMeasured, match="'mma_sp' was not measured in square"):
-        counted("HMMA.SP", "any_n")
+    refused("'mma_sp' was not measured in square", counted, "HMMA.SP", "any_n", kind=NotMeasured)
     monkeypatch.setattr(jit, "disassemble", Mock(side_effect=FileNotFoundError("nvdisasm is not there")))
-    with pytest.raises(NotMeasured, match="nvdisasm is not there."):
-        counted("HMMA.SP")
+    refused("nvdisasm is not there.", counted, "HMMA.SP", kind=NotMeasured)
 
 
 @pytest.mark.parametrize("policy,size,exists", [("cg", 16, True), ("cg", 8, False), ("ca", 8, True)])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refused import refused
 
 from artifact import user_kernel
 from artifact.user_kernel import benchmark, header
@@ -44,8 +45,7 @@ def test_the_template_compiles_for_every_target_and_fits_csr(mine, problem):
 
 def test_a_header_that_does_not_fit_is_refused_before_a_gpu_is_looked_for(mine, problem):
     mine.write_text(mine.read_text().replace("a.val:float32", "a.weights:float32"))
-    with pytest.raises(ValueError, match="a.weights"):
-        benchmark.check_header(benchmark.load(str(mine)), problem)
+    refused("a.weights", benchmark.check_header, benchmark.load(str(mine)), problem)
 
 
 def test_another_source_has_another_digest(mine):
@@ -64,8 +64,12 @@ def test_what_does_not_compile_is_one_sentence_with_the_first_error(mine):
 
 def test_a_kernel_for_one_target_is_refused_elsewhere(mine, problem):
     targets(mine, "sm_90a")
-    with pytest.raises(ValueError, match="mine is made for sm_90a, but this GPU takes sm_80"):
-        benchmark.load(str(mine)).prepare(problem, SimpleNamespace(compute_capability=(8, 0)))
+    refused(
+        "mine is made for sm_90a, but this GPU takes sm_80",
+        benchmark.load(str(mine)).prepare,
+        problem,
+        SimpleNamespace(compute_capability=(8, 0)),
+    )
 
 
 MODULE = """
@@ -116,8 +120,7 @@ def test_a_file_may_have_dataclasses_whose_annotations_are_postponed(tmp_path, m
     ],
 )
 def test_what_is_no_contender_is_refused(module, problem, what, error, says):
-    with pytest.raises(error, match=re.escape(says)):
-        benchmark.load(what).prepare(problem, None)
+    refused(re.escape(says), lambda: benchmark.load(what).prepare(problem, None), kind=error)
 
 
 def test_the_python_template_launches_what_it_prepares_and_says_what_it_does_not_take(monkeypatch):
@@ -133,8 +136,7 @@ def test_the_python_template_launches_what_it_prepares_and_says_what_it_does_not
     bound.launch(SimpleNamespace(handle=7))
     assert mine.name == "mine" and launched == [((2, 65535), (128,), (130, 0, 1, 2, 3, 4))] and bound.result() == 4
     problem.m += 1
-    with pytest.raises(ValueError, match="65536"):
-        mine.prepare(problem, None)
+    refused("65536", mine.prepare, problem, None)
 
 
 @pytest.mark.parametrize(
@@ -150,16 +152,14 @@ def test_a_module_that_fails_or_ends_the_program_is_one_sentence(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     for place in ("broken_module", f"{tmp_path}/broken_module.py"):
         monkeypatch.delitem(sys.modules, "broken_module", raising=False)
-        with pytest.raises(ValueError, match=f"broken_module.* raises {re.escape(says)}"):
-            benchmark.load(f"{place}:prepare")
+        refused(f"broken_module.* raises {re.escape(says)}", benchmark.load, f"{place}:prepare")
 
 
 @pytest.mark.parametrize("raised", ["SystemExit(0)", "KeyError('a')"])
 def test_a_contender_that_fails_while_it_prepares_is_one_sentence(tmp_path, problem, raised):
     (tmp_path / "fails.py").write_text(f"def prepare(problem, device):\n    raise {raised}\n")
     contender = benchmark.load(f"{tmp_path}/fails.py:prepare")
-    with pytest.raises(ValueError, match="fails fails with (SystemExit|KeyError)"):
-        contender.prepare(problem, None)
+    refused("fails fails with (SystemExit|KeyError)", contender.prepare, problem, None)
 
 
 class Array(np.ndarray):

@@ -12,6 +12,7 @@ import pytest
 import synthetic
 from contenders import OnCpu, product
 from emulated import by_the_host  # noqa: F401
+from refused import refused
 
 from artifact import paths
 from artifact.measure import bench, device, records, run, verification
@@ -137,15 +138,15 @@ def test_who_does_not_take_a_problem_is_left_out_and_said(gpu, begin):
 def test_a_wrong_contender_gets_no_number_nor_does_a_wrong_kernel_of_ours(gpu, begin, name):
     gpu.wrong.add(name)
     begun = begin()
-    with pytest.raises(verification.WrongResult, match=f"{name} at m=64"):
-        benchmark.measure(begun, contender(), problems(), others())
+    refused(
+        f"{name} at m=64", benchmark.measure, begun, contender(), problems(), others(), kind=verification.WrongResult
+    )
     assert not (begun.folder / "trial.csv").exists()
 
 
 def test_a_contender_that_does_not_take_the_problem_says_so(gpu, begin):
     mine = contender(lambda problem, device: refuse("mine")(problem))
-    with pytest.raises(ValueError, match="it takes no n of 64"):
-        benchmark.measure(begin(mine), mine, problems(), others())
+    refused("it takes no n of 64", benchmark.measure, begin(mine), mine, problems(), others())
 
 
 @pytest.mark.parametrize("name,taken", [("mine", False), ("auto", True), ("cusparse_mine", True)])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from refused import refused
 
 from artifact.measure import records
 from artifact.verdicts import compare, measures
@@ -143,8 +144,7 @@ def test_too_little_in_common_is_no_agreement(compared, fresh, how, says):
 
 
 def test_no_records_are_no_agreement(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no records"):
-        compare.compare(tmp_path, tmp_path)
+    refused("no records", compare.compare, tmp_path, tmp_path, kind=FileNotFoundError)
 
 
 @pytest.mark.parametrize("broken", [0, 1])
@@ -152,8 +152,7 @@ def test_a_broken_record_on_either_side_is_bad_input(tmp_path, broken):
     sides = [synthetic.folder(tmp_path / side) for side in compare.SIDES]
     path = sides[broken] / "casper_sparse" / "wide.csv"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
-    with pytest.raises(ValueError, match="wide.csv"):
-        compare.compare(*sides)
+    refused("wide.csv", compare.compare, *sides)
 
 
 @pytest.mark.parametrize(

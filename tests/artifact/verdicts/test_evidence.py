@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import synthetic
 from judging import ALL, evidence, frames
+from refused import refused
 
 from artifact import registry
 from artifact.measure import records
@@ -71,8 +72,7 @@ def test_a_published_series_is_evidence(series):
     ],
 )
 def test_a_series_that_is_not_there_is_an_error(series, experiment, error, says):
-    with pytest.raises(error, match=says):
-        series.frame([experiment])
+    refused(says, series.frame, [experiment], kind=error)
 
 
 # ---------------------------------------------------------------- some points, several runs
@@ -88,8 +88,7 @@ def test_some_points_for_times_and_for_counters():
     assert set(df["n"]) == {1024} and set(df["density"]) == {0.01, 0.05}
     assert set(one.counter("warp_per_row", "c", ["wide"])) == {7}
     assert np.allclose(one.ratio(["wide"], "warp_per_row", "cusparse_best"), 2)
-    with pytest.raises(evidence_.NotMeasured, match="n = 3 or 5"):
-        one.only({"n": [3, 5]}).frame(["wide"])
+    refused("n = 3 or 5", one.only({"n": [3, 5]}).frame, ["wide"], kind=evidence_.NotMeasured)
 
 
 def test_runs_of_one_measurement_are_one_experiment_of_means():
@@ -113,8 +112,14 @@ def test_rows_of_some_variants_are_in_the_order_of_the_records():
     frame = e.frame(ALL)
     rows = evidence_.rows(e, (*ALL, "counters"), *names)
     assert rows.equals(frame[frame["variant"].isin(names)]) and 0 < len(rows) < len(frame)
-    with pytest.raises(evidence_.NotMeasured, match="'nobody' was not measured in wide, square"):
-        e.frame(["wide", "square"], "warp_per_row", "nobody")
+    refused(
+        "'nobody' was not measured in wide, square",
+        e.frame,
+        ["wide", "square"],
+        "warp_per_row",
+        "nobody",
+        kind=evidence_.NotMeasured,
+    )
 
 
 def test_a_ratio_is_of_the_points_that_both_have():

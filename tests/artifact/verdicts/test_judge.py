@@ -12,6 +12,7 @@ import snapshots
 import synthetic
 from bs4 import BeautifulSoup
 from judging import ALL, GOOD, evidence, frames, load, rule
+from refused import refused
 
 from artifact import paths, registry
 from artifact.drawing.pages import ledger
@@ -292,8 +293,7 @@ def test_placeholders(tmp_path, text, filled):
     claim = replace(CLAIM, reason=text)
     where = synthetic.folder(tmp_path, frames(1.3))
     if filled is None:
-        with pytest.raises(ValueError, match="a placeholder .* that is none"):
-            judge.judge([claim], where)
+        refused("a placeholder .* that is none", judge.judge, [claim], where)
         return
     (row,) = judge.judge([claim], where).to_dict("records")
     assert row["verdict"] == measures.NOT_CARRIED

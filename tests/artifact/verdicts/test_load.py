@@ -143,16 +143,6 @@ def test_each_part_of_a_rule_is_defined_and_used(part, system):
 
 
 @pytest.mark.parametrize("system", TYPED)
-def test_published_numbers_are_there_for_claims_and_name_their_source(system):
-    table = registry.toml(registry.FOLDER / system / registry.CLAIMS)["claim"]
-    held = {
-        path.stem: records.published(path) for path in (registry.FOLDER / system / registry.PUBLISHED).glob("*.csv")
-    }
-    assert {c["published"]["figure"] for c in table if isinstance(c["published"], dict)} <= held.keys()
-    assert all(len(df.attrs["source"]) > 40 for df in held.values())
-
-
-@pytest.mark.parametrize("system", TYPED)
 def test_typed_minutes_are_of_experiments_that_exist(system):
     """Of a record on some GPU, or of a series or of others' code that is there; and near what the home GPU's record
     says, so that nobody is misled who reads the file."""

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import synthetic
 from judging import ALL, SPEEDUP, evidence, frames, outcome
+from refused import refused
 
 from artifact.verdicts import evidence as quantities
 from artifact.verdicts import measures
@@ -356,8 +357,7 @@ def test_a_quantity_in_numbers(ask, value):
 def test_only_the_matrices_that_are_denser(ask, than, points):
     ask = measures.part("quantity", ask | {"than": than}, "casper_sparse", "the test")
     assert len(ask(evidence(), WIDE).all) == points
-    with pytest.raises(NotMeasured, match="above density 5 %"):
-        ask(evidence(), WIDE, than=0.05)
+    refused("above density 5 %", ask, evidence(), WIDE, than=0.05, kind=NotMeasured)
 
 
 @pytest.mark.parametrize(
@@ -402,8 +402,14 @@ def test_the_true_density_is_that_of_generated_matrices_in_the_sparse_operand():
     of_b = quantities.true_density(evidence(made), ["tall"], "warp_per_row", "B").all
     points = of_b.index.to_frame()
     assert np.allclose(of_b * points["n"] / points["m"], 0.75, rtol=1e-3) and (points["m"] != points["n"]).any()
-    with pytest.raises(NotMeasured, match="generated"):
-        quantities.true_density(evidence(made).only({"label": "a real one"}), ["wide"], "any_n")
+    refused(
+        "generated",
+        quantities.true_density,
+        evidence(made).only({"label": "a real one"}),
+        ["wide"],
+        "any_n",
+        kind=NotMeasured,
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,8 +423,12 @@ def test_the_true_density_is_that_of_generated_matrices_in_the_sparse_operand():
     ],
 )
 def test_nothing_is_divided_by_no_count(ask, says):
-    with pytest.raises(NotMeasured, match=says):
-        ask(evidence(counters=synthetic.counters({"warp_per_row": {"c": 5}, "any_n": {"c": 0}})))
+    refused(
+        says,
+        ask,
+        evidence(counters=synthetic.counters({"warp_per_row": {"c": 5}, "any_n": {"c": 0}})),
+        kind=NotMeasured,
+    )
 
 
 @pytest.mark.parametrize(
@@ -434,8 +444,7 @@ def test_memory_use_without_counters_is_between_least_and_requested_bytes(least,
     asked = evidence(made), {"memory_use": "warp_per_row", "metric": "dram"}, POINTS
     expect = {"memory_limits_from": 0.6, "at_points": 0.9}
     if expected is None:
-        with pytest.raises(NotMeasured, match="between DRAM 10%"):
-            outcome(*asked, expect, ["tall"])
+        refused("between DRAM 10%", outcome, *asked, expect, ["tall"], kind=NotMeasured)
     else:
         assert outcome(*asked, expect, ["tall"]).verdict == expected
 
@@ -536,8 +545,7 @@ def test_the_course_of_a_trend(numbers, where, how, lines):
     ],
 )
 def test_what_cannot_be_reduced_is_not_measured(reduce, says):
-    with pytest.raises(NotMeasured, match=says):
-        reduce()
+    refused(says, reduce, kind=NotMeasured)
 
 
 @pytest.mark.parametrize("shown,expected", [(["any_n"], "any_n "), ("any_n", "0.")])

@@ -11,7 +11,7 @@ import pytest
 import racing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from refused import says
+from refused import refused, says
 
 from kernels import jit
 from kernels.autotune import __main__ as command
@@ -102,8 +102,7 @@ def test_a_file_is_read_again_only_where_it_changed(system, tmp_path, monkeypatc
             choices.write(system, path, KEY, current(system, bm=bm))
             assert choices.read(system, path)[KEY].config.bm == bm
     monkeypatch.setattr(os, "replace", lambda *_: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        choices.write(system, path, KEY, current(system))
+    refused("division by zero", choices.write, system, path, KEY, current(system), kind=ZeroDivisionError)
     assert (
         choices.read(system, path)[KEY].config.bm == 32
         and path in tmp_path.iterdir()

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from emulated import anything_there, there  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 
 import kernels
 from kernels import distributed
@@ -83,8 +84,7 @@ def test_an_rmat_has_its_degrees_and_its_quadrants_and_a_stencil_is_a_mesh():
     ],
 )
 def test_what_is_no_matrix_is_one_sentence(make, says):
-    with pytest.raises(ValueError, match=says):
-        make()
+    refused(says, make)
 
 
 # ---------------------------------------------------------------- the kernels
@@ -112,5 +112,4 @@ def test_generators_compile_without_spills():
 @pytest.mark.parametrize("make", [distributed.plan, distributed.streamed])
 def test_without_cupy_there_is_no_gpu(monkeypatch, make):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(kernels.NoGpu, match="CuPy, which is not installed here"):
-        make(ANY, 4)
+    refused("CuPy, which is not installed here", make, ANY, 4, kind=kernels.NoGpu)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
-from refused import says
+from refused import refused, says
 
 import kernels
 from kernels import formats, tma, workspace
@@ -458,8 +458,7 @@ def test_whatever_is_wrong_with_a_file_is_one_sentence(text, path):
         else:
             (np.savez_compressed if text == "packed" else np.savez)(file, **arrays)
     says(["some.plan is no saved plan"], lambda: plans.read_plan(path))
-    with pytest.raises(FileNotFoundError):
-        plans.read_plan(path.with_name("nowhere.npz"))
+    refused("nowhere.npz", plans.read_plan, path.with_name("nowhere.npz"), kind=FileNotFoundError)
 
 
 def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, path, monkeypatch):
@@ -470,8 +469,7 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(plans.np, "savez", full)
-    with pytest.raises(OSError, match="No space left"):
-        written(MATRICES[1], device, path)
+    refused("No space left", written, MATRICES[1], device, path, kind=OSError)
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
 

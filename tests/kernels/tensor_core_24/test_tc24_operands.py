@@ -71,12 +71,7 @@ def test_every_element_is_the_one_of_its_position(m, n, k, seed, dtype, panel):
     assert made.b.bits.tolist() == [[value(2, at) for at in row] for row in place]
 
 
-def test_the_bits_never_change():
-    """The shipped records name a seed; another generator would make them of other matrices."""
-    made = operands.host_operands(2, 3, 18, 7, "bfloat16")
-    assert made.a.meta.tolist() == [[59881, 17476], [55773, 17476]]
-    assert made.a.val[1, 4:10].tolist() == [48981, 16171, 15966, 16194, 16076, 48901]
-    assert made.b.bits[17].tolist() == [48850, 48852, 15892]
+def test_scales_never_change():
     one, many = (fp8.problem(2, 3, 18, seed=7, scale=scale).host() for scale in operands.SCALES)
     assert one.a.scale.tolist() == one.b.scale.tolist() == [[np.float32(1 / 448)]]
     assert (448 * many.a.scale[:, 0]).tolist() == pytest.approx([1.84944, 0.7027], abs=1e-5), "of 0.5 to 2"

@@ -77,9 +77,9 @@ def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
     """Return the same of several GPUs, "a / b", of the lengths that all of them measured; None for fewer than two."""
     if len(of) < 2:
         return None
-    wide = pd.concat({gpu: over_dense(df).set_index("n") for gpu, df in of.items()}, axis=1, join="inner")
     return (
-        wide.apply(lambda values: values.map(("{:,.1f}" if values.name[1] == "ms" else "{:.2f}").format))
+        pd.concat({gpu: over_dense(df).set_index("n") for gpu, df in of.items()}, axis=1, join="inner")
+        .apply(lambda values: values.map(("{:,.1f}" if values.name[1] == "ms" else "{:.2f}").format))
         .T.groupby(level=1, sort=False)
         .agg(" / ".join)
         .T.reset_index()

@@ -103,8 +103,7 @@ def flops(sizes: Mapping[str, Any], n: int) -> float:
     """
     hidden, keys = sizes["hidden_size"], sizes["num_key_value_heads"] / sizes["num_attention_heads"]
     weights = 2 * hidden * hidden * (1 + keys) + 3 * hidden * sizes["intermediate_size"]
-    layer = 2 * n * weights + 2 * hidden * n * (n + 1)
-    return sizes["num_hidden_layers"] * layer + 2 * hidden * sizes["vocab_size"]
+    return sizes["num_hidden_layers"] * (2 * n * weights + 2 * hidden * n * (n + 1)) + 2 * hidden * sizes["vocab_size"]
 
 
 # ---------------------------------------------------------------- the model
@@ -143,8 +142,9 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
 
 def tokens(model, n: int, seed: int):
     """Return int64 (1, n), random, on the model's device."""
-    made = torch.Generator(model.device).manual_seed(seed)
-    return torch.randint(model.config.vocab_size, (1, n), device=model.device, generator=made)
+    return torch.randint(
+        model.config.vocab_size, (1, n), device=model.device, generator=torch.Generator(model.device).manual_seed(seed)
+    )
 
 
 def last_hidden(model, ids):

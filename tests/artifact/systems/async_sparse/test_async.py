@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import synthetic
+from refused import refused
 
 from artifact import registry
 from artifact.book.study import start
@@ -122,8 +123,7 @@ def test_a_kernel_of_ours_that_fails_ends_the_measurement(measuring):
     both = measuring[0](("union_rows",), ("cusparse_alg2",))
     both.variants = lambda names=(): {"union_rows": Mock(side_effect=ValueError("out of resources"))}
     both.measure = lambda experiment, problems, offered, timer: offered["union_rows"](problems[0])
-    with pytest.raises(ValueError, match="^out of resources$"):
-        get(both, "spmm")
+    refused("^out of resources$", get, both, "spmm")
 
 
 def test_block_contenders_are_left_out_where_blocks_are_too_many(monkeypatch):
@@ -254,5 +254,4 @@ def test_ncu_is_read_for_the_last_launch():
     lines = ["==PROF== Connected", '"ID","Metric Name","Metric Value"', '"0","gpu__time_duration.sum","9,999"']
     found = scripts.counted([*lines, *(f'"1","{metric}","{value}"' for metric, value in names.items())])
     assert found == (8.0, 32000, 4000, 0.25)
-    with pytest.raises(ValueError, match="ncu counted no launch"):
-        scripts.counted(["==ERROR== no"])
+    refused("ncu counted no launch", scripts.counted, ["==ERROR== no"])

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from refused import refused
 
 from artifact import paths
 from artifact.systems.async_sparse import measures
@@ -22,8 +23,7 @@ def test_parts_of_the_model_are_all_of_it(e):
         measures.part_of_model(e, ["prefill"], "attention", "dense").all.to_numpy()
         / measures.part_of_model(e, ["prefill"], "ffn", "dense").all.to_numpy()
     )
-    with pytest.raises(NotMeasured, match="not profiled"):
-        measures.part_of_model(e, ["prefill"], "ffn", "none")
+    refused("not profiled", measures.part_of_model, e, ["prefill"], "ffn", "none", kind=NotMeasured)
 
 
 @pytest.mark.parametrize("variant", ["opt1", "opt2", "opt5"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from refused import refused
 
 from artifact.book.study import Study
 from artifact.measure import run
@@ -26,8 +27,7 @@ def study() -> Study:
 def test_what_was_not_measured_is_said(study, tmp_path):
     found = Study(replace(study.run, folder=tmp_path / "nvidia-h200" / "nm_cuda_core"))
     assert experiments.on_cpu(found) is None and not found.counters
-    with pytest.raises(FileNotFoundError, match="no records of nm_cuda_core/patterns"):
-        measure(found, "patterns")
+    refused("no records of nm_cuda_core/patterns", measure, found, "patterns", kind=FileNotFoundError)
 
 
 # ---------------------------------------------------------------- which index, machine code

@@ -3,6 +3,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from fake_libraries import DEVICE, nm_problem
+from refused import refused
 
 from artifact import registry
 from artifact.systems.nm_spmm.baselines import nm_baseline
@@ -29,15 +30,17 @@ def test_the_other_systems_kernel_has_a_name_of_its_own(asked):
 
 
 def test_the_same_operands_in_16_bits_or_another_order_are_refused(asked):
-    with pytest.raises(ValueError, match="nm_baseline takes A as a float32 array .* nm_spmm has"):
-        nm_baseline.prepare(nm_problem(64, 32, 64, dtype="bfloat16"), DEVICE)
+    refused(
+        "nm_baseline takes A as a float32 array .* nm_spmm has",
+        nm_baseline.prepare,
+        nm_problem(64, 32, 64, dtype="bfloat16"),
+        DEVICE,
+    )
     problem = nm_problem(64, 32, 64)
     problem.device().c = np.zeros((64, 32), np.float32)
-    with pytest.raises(ValueError, match="nm_baseline takes C as a float32 array in Fortran order"):
-        nm_baseline.prepare(problem, DEVICE)
+    refused("nm_baseline takes C as a float32 array in Fortran order", nm_baseline.prepare, problem, DEVICE)
     problem._device = Operands(problem.device().a, nm.to_dense(problem.host().b))
-    with pytest.raises(ValueError, match="nm_baseline takes B in N:M form"):
-        nm_baseline.prepare(problem, DEVICE)
+    refused("nm_baseline takes B in N:M form", nm_baseline.prepare, problem, DEVICE)
     asked.assert_not_called()
 
 

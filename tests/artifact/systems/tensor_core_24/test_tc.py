@@ -6,6 +6,7 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
+from refused import refused
 
 from artifact.book import facts as facts_
 from artifact.book.facts import tree
@@ -141,8 +142,7 @@ def test_a_measurement_lies_beside_the_systems_records(gpu, tmp_path, monkeypatc
 
 def test_without_a_library_there_is_one_sentence(gpu, tmp_path):
     gpu["cusparselt"] = None
-    with pytest.raises(ValueError, match="^no cuSPARSELt answers here: let SPARSITY_CUSPARSELT name"):
-        libraries.begin(tmp_path)
+    refused("^no cuSPARSELt answers here: let SPARSITY_CUSPARSELT name", libraries.begin, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

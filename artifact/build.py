@@ -132,8 +132,9 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
             os.replace(made, target)
         except papermill.exceptions.PapermillExecutionError as error:
             # Its index counts from 0 with the injected cell: from 1 in the notebook as it was written.
-            what = f"{_shown(source)}, cell {error.cell_index}: {error.ename}: {error.evalue}"
-            raise BuildError(what.rstrip(": ")) from error
+            raise BuildError(
+                f"{_shown(source)}, cell {error.cell_index}: {error.ename}: {error.evalue}".rstrip(": ")
+            ) from error
         except Exception as error:  # the kernel died, or the file is no notebook
             raise BuildError(f"{_shown(source)}: {type(error).__name__}: {error}") from error
 
@@ -168,9 +169,11 @@ def book(notebooks: Path, target: Path) -> None:
         shutil.copy(paths.ROOT / ".github" / "ISSUE_TEMPLATE" / "dispute.yml", source)
         for system, named in rebuilt.pages().items():
             records.write_text(source / f"{named}.md", rebuilt.page(system))
-        options = ["--path-output", str(aside), "-W", "-n", "--keep-going", "-q"]
         result = subprocess.run(  # not by its script, which need not be on the PATH
-            [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source), *options],
+            [
+                *(sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source)),
+                *("--path-output", str(aside), "-W", "-n", "--keep-going", "-q"),
+            ],
             env=os.environ | UTF8,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -220,9 +223,11 @@ def _as_page(executed: Path, page: Path) -> None:
         raise BuildError(f"{executed.name} has not been executed: run `make artifact`")
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata.pop("papermill", None)
-    # The front page has no room for what was found; whoever sees it shall see it.
-    injected = "remove-cell" if page.stem == "index" else "hide-input"
-    more = {"parameters": "remove-cell", "injected-parameters": injected}
+    more = {
+        "parameters": "remove-cell",
+        # The front page has no room for what was found; whoever sees it shall see it.
+        "injected-parameters": "remove-cell" if page.stem == "index" else "hide-input",
+    }
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = type(cell.metadata)(tags=[*tags, *(more[tag] for tag in tags if tag in more)])

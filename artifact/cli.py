@@ -162,11 +162,8 @@ def _folder(options: Options) -> Path:
     """
     root = options.records or paths.RECORDED
     known = records.list_gpus(root)
-    if not known:
-        raise FileNotFoundError(
-            f"{root}: this folder of records "
-            + ("holds no records with their machine.json." if root.is_dir() else "is missing.")
-        )
+    none = "holds no records with their machine.json." if root.is_dir() else "is missing."
+    require(known, f"{root}: this folder of records {none}", FileNotFoundError)
     return records.resolve(options.gpu or (known[0] if len(known) == 1 else paths.HOME), root)
 
 
@@ -182,12 +179,11 @@ def _claims(options: Options) -> int:
         _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
         chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
     folder = _folder(options)
-    others = [] if options.gpu else [gpu for gpu in records.list_gpus(folder.parent) if gpu != folder.name]
-    judged = {at.name: judge.judge(chosen, at) for at in (folder, *(folder.parent / gpu for gpu in others))}
+    others = [] if options.gpu else records.list_gpus(folder.parent)
+    judged = {gpu: judge.judge(chosen, folder.parent / gpu) for gpu in dict.fromkeys([folder.name, *others])}
     df, decide = judge.deciding(judged), {system: judge.decider(judged, system) for system in {c.room for c in chosen}}
     name = ", ".join([folder.name, *(f"{s} by {gpu}" for s, gpu in sorted(decide.items()) if gpu != folder.name)])
-    if options.verdict:
-        df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
+    df = df[df["verdict"].isin([VERDICTS[said] for said in options.verdict or VERDICTS])]
     written = {
         "short": lambda: df[["id", "verdict", "measured"]].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),
@@ -225,13 +221,13 @@ def _all(_, df) -> str:
 
 def _compare(options: Options) -> int:
     made = records.list_gpus(paths.RECORDS)
-    if not options.fresh and len(made) != 1:
-        several = f"There are fresh records of {', '.join(made)}; choose with --fresh."
-        raise ValueError(several if made else "There are no fresh records yet; `make measure` makes them.")
+    several = f"There are fresh records of {', '.join(made)}; choose with --fresh."
+    none = "There are no fresh records yet; `make measure` makes them."
+    require(options.fresh or len(made) == 1, several if made else none)
     fresh = _side(options.fresh or made[0], paths.RECORDS)
     same = fresh.name if fresh.name in records.list_gpus(paths.RECORDED) else paths.HOME
-    shipped = _side(options.shipped or same, paths.RECORDED)
-    result = compare.compare(fresh, shipped, options.room, options.tolerance, options.time_tolerance)
+    sides = fresh, _side(options.shipped or same, paths.RECORDED)
+    result = compare.compare(*sides, options.room, options.tolerance, options.time_tolerance)
     print(compare.report(result))
     return compare.AGREE if result.agrees else compare.DIFFER
 
@@ -248,8 +244,11 @@ def _side(given: str, root: Path) -> Path:
         require(len(inside) <= 1, f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
         return path.joinpath(*inside)
     known = {gpu: place for place in (paths.RECORDED, paths.RECORDS, root) for gpu in records.list_gpus(place)}
-    name = device.slug(given) if device.slug(given) in known else given
-    return records.resolve(given, known[_among(name, sorted(known), "There is no folder and no GPU with records {}")])
+    require(
+        device.slug(given) in known,
+        f"There is no folder and no GPU with records {given!r}; known: {', '.join(sorted(known)) or 'none'}.",
+    )
+    return records.resolve(given, known[device.slug(given)])
 
 
 def _check(options: Options) -> int:
@@ -332,8 +331,7 @@ def _prepare(makers: Mapping[str, Callable], problem, named: Sequence[str], vari
             if name in named:
                 raise
             refused[name] = _sentence(why)
-    if all(name in refused for name in variants):
-        raise ValueError(refused[variants[0]])
+    require(any(name in bounds for name in variants), refused.get(variants[0], ""))
     for name, said in refused.items():
         print(f"left out: {said}" if name in said else f"left out: {name}: {said}")
     return bounds
@@ -341,17 +339,13 @@ def _prepare(makers: Mapping[str, Callable], problem, named: Sequence[str], vari
 
 def _run(options: Options) -> None:
     system = _system(options.room)
-    names = _variants(system, options.variant)
-    asked = _asked(system, options)
-    info = device.require()
+    names, asked, info = _variants(system, options.variant), _asked(system, options), device.require()
     device.require_memory(info, options.m, options.n, options.k)  # before anything is drawn
-    opened = info.open()
-    problem = system.problem(**asked)
+    opened, problem = info.open(), system.problem(**asked)
     reference = verification.oracle(problem)
     baselines = () if options.no_baseline else getattr(system, "BASELINES", ())
-    makers = {name: partial(system.prepare, name, device=opened) for name in names} | registry.contenders(
-        baselines, opened
-    )
+    makers: dict[str, Callable] = {name: partial(system.prepare, name, device=opened) for name in names}
+    makers |= registry.contenders(baselines, opened)
     bounds = _prepare(makers, problem, options.variant or (), names)
     run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
     errors, timings = run.check_and_time(bounds, problem, reference, opened, _timer(options))
@@ -446,8 +440,7 @@ def _trial_problems(system: Any, options: Options) -> list:
             options.n is not None and not options.m and not options.k and not further,
             "A matrix has its sizes and its density: beside --matrix give -n alone.",
         )
-        a = matrices.read(options.matrix)
-        return [system.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
+        return [system.problem_from_csr(matrices.read(options.matrix), options.n, options.seed, options.matrix.stem)]
     if all(sizes):
         return [system.problem(**_asked(system, options))]
     require(
@@ -478,13 +471,11 @@ def _profile(options: Options) -> None:
     from artifact.profiling import ncu
 
     listed = registry.profiles()
-    chosen = _among(options.room or None, listed, "There is no profile of {}")
-    info = device.require()
-    known = load.claims()
+    chosen, info = _among(options.room or None, listed, "There is no profile of {}"), device.require()
     for system, plan in listed.items() if chosen is None else [(chosen, listed[chosen])]:
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
         print(f"{system}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
-        wanted = load.counters_wanted(claim for claim in known if claim.room == system)
+        wanted = load.counters_wanted(claim for claim in load.claims() if claim.room == system)
         where = paths.RECORDS.joinpath(info.slug, *system.split("."))  # a part of a system lies in its folder
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
@@ -524,8 +515,7 @@ def _records(options: Options) -> None:
         for system in records.systems(root / gpu)
         for experiment in records.experiments(root / gpu / system)
     ]
-    if not found:
-        raise FileNotFoundError(f"There are no records in {' or '.join(map(str, roots))}.")
+    require(found, f"There are no records in {' or '.join(map(str, roots))}.", FileNotFoundError)
     print("\n".join(found))
 
 

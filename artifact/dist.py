@@ -63,8 +63,11 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
         raise ValueError(f"{name}: git has a file where the release puts its own.")
     if not (book / "index.html").is_file():
         raise FileNotFoundError(f"{book}: the book is not built there; `make dist` builds it.")
-    pages = (path for path in book.rglob("*") if path.is_file())
-    files |= {f"{BOOK}/{path.relative_to(book).as_posix()}": (path.read_bytes(), False) for path in pages}
+    files |= {
+        f"{BOOK}/{path.relative_to(book).as_posix()}": (path.read_bytes(), False)
+        for path in book.rglob("*")
+        if path.is_file()
+    }
     sums = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, (content, _) in sorted(files.items()))
     files[SUMS] = "".join(sums).encode(), False
     when, out = int(git("log", "-1", "--format=%ct", root=root)), io.BytesIO()

@@ -252,8 +252,7 @@ PLAN = keys(
 
 def modules() -> dict[str, str]:
     """Name of a baseline -> its module: those of this package, and the systems' own."""
-    here = {p.stem: f"artifact.baselines.{p.stem}" for p in sorted((FOLDER.parent / "baselines").glob("[!_]*.py"))}
-    return here | {
+    return {p.stem: f"artifact.baselines.{p.stem}" for p in sorted((FOLDER.parent / "baselines").glob("[!_]*.py"))} | {
         p.stem: f"{PACKAGE}.{system}.{BASELINES}.{p.stem}"
         for system in find()
         for p in sorted((FOLDER / system / BASELINES).glob("[!_]*.py"))

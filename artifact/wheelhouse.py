@@ -157,8 +157,10 @@ def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[st
             not subprocess.run(call).returncode,
             f"pip could not fetch the wheels for Python {python}: see the lines above",
         )
-        wheels = Path(name).glob("*.whl")
-        return {canonicalize_name(wheel.name.split("-")[0]): wheel.rename(folder / wheel.name) for wheel in wheels}
+        return {
+            canonicalize_name(wheel.name.split("-")[0]): wheel.rename(folder / wheel.name)
+            for wheel in Path(name).glob("*.whl")
+        }
 
 
 def _requirements(wheel: Path, environment: dict[str, Any]) -> list[Requirement]:

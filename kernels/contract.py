@@ -311,10 +311,10 @@ def require_seed(seed) -> None:
     require_whole("seed", seed, 0, 2**32 - 1, "2^32 - 1")
 
 
-def require(condition: Any, message: str) -> None:
-    """Raise ValueError(message) unless `condition` holds: the one-sentence errors of `prepare`."""
+def require(condition: Any, message: str, error: type[Exception] = ValueError) -> None:
+    """Raise ValueError(message), or another error, unless `condition` holds: the one-sentence errors of `prepare`."""
     if not condition:
-        raise ValueError(message)
+        raise error(message)
 
 
 def holds(check: Callable[..., Any], *given) -> bool:

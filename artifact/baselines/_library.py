@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -138,13 +138,10 @@ def put(call: Callable[..., Any], members: Any, *thing: int, **values: np.generi
 
 def on_stream(set_stream: Callable[[int], Any], call: Callable[[], Any]) -> Callable[[int], None]:
     """Return what calls on a stream, given by its handle. It is set where it changes: that takes host time."""
-    current = None
+    once = lru_cache(maxsize=1)(set_stream)
 
     def launched(stream: int) -> None:
-        nonlocal current
-        if stream != current:
-            set_stream(stream)
-            current = stream
+        once(stream)
         call()
 
     return launched

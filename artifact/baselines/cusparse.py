@@ -125,8 +125,9 @@ def prepare_blocks(format: str, problem: Problem, device) -> PreparedKernel:
     if format == "bsr":
 
         def describe(data: int) -> int:
-            blocks = a.block_rows, a.block_columns, a.blocks, *a.block
-            return cusparse.create_bsr(*blocks, *pointers(a), data, int(cusparse.Order.ROW))
+            return cusparse.create_bsr(
+                *(a.block_rows, a.block_columns, a.blocks, *a.block), *pointers(a), data, int(cusparse.Order.ROW)
+            )
 
         return ready(format, describe, whole.b, whole.c, output, problem, ms, nbytes, a)
     require(
@@ -176,8 +177,8 @@ def ready(
         # Freed in reverse order: the handle last.
         handle = owned(stack, cusparse.destroy, cusparse.create())
         cusparse.set_stream(handle, cupy.cuda.get_current_stream().ptr)
-        preprocess = name in ALGORITHMS  # which does nothing for blocks
-        prepare = partial(_prepare, handle, member, preprocess, describe, b, c)
+        # Preprocessing does nothing for blocks.
+        prepare = partial(_prepare, handle, member, name in ALGORITHMS, describe, b, c)
         # The first time in a process also loads the library's code: prepare twice, time the second.
         transpose = _first_way(prepare, (False,) if alike else (True, False))
         begin = time.perf_counter()

@@ -153,8 +153,9 @@ def require_two_four(library: str, problem: Problem, operands) -> None:
     """Raise ValueError unless A is 2:4, and B and C are 16-bit floats of its dtype."""
     a, b, c = operands.a, operands.b, operands.c
     halves = isinstance(a, two_four.TwoFour) and isinstance(b, Half) and isinstance(c, Half)
-    takes = "a 2:4 A with a B and a C of its 16-bit dtype"
-    require_taken(halves and a.dtype == b.dtype == c.dtype, library, takes, problem)
+    require_taken(
+        halves and a.dtype == b.dtype == c.dtype, library, "a 2:4 A with a B and a C of its 16-bit dtype", problem
+    )
 
 
 def require_eight(library: str, problem: Problem, operands) -> None:
@@ -187,8 +188,7 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
         made = init(handle, rows, columns, leading, ALIGNMENT, dtype, order, *more)
         return owned(stack, library.mat_descriptor_destroy, made)
 
-    half_empty = int(library.Sparsity.SPARSITY_50_PERCENT)
-    mat_a = matrix(library.structured_descriptor_init, m, k, dtype, row, half_empty)
+    mat_a = matrix(library.structured_descriptor_init, m, k, dtype, row, int(library.Sparsity.SPARSITY_50_PERCENT))
     # Column-major B is row-major B^T, transposed; of 8 bits it always is.
     shape, op_b = ((n, k), transposed) if out != dtype or problem.orders[0] == "F" else ((k, n), as_is)
     mat_b = matrix(library.dense_descriptor_init, *shape, dtype, row)

@@ -141,6 +141,7 @@ def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that sparse BSR tensors are in beta state
-        parts = torch.from_dlpack(a.row_ptr), torch.from_dlpack(a.col_idx), numbers(a.val)
-        bsr = torch.sparse_bsr_tensor(*parts, size=(a.m, a.k), check_invariants=False)
+        bsr = torch.sparse_bsr_tensor(
+            *map(torch.from_dlpack, (a.row_ptr, a.col_idx)), numbers(a.val), size=(a.m, a.k), check_invariants=False
+        )
     return bsr, numbers(array_of(whole.b)), numbers(array_of(whole.c))

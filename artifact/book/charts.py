@@ -227,8 +227,10 @@ def lines(
     of = looks(_levels(measured, hue), about.order)
     dashed = {level: DASHES[i] or (1, 0) for i, level in enumerate([] if markers else _levels(stated, hue))}
     named: list[tuple[Any, list[plot.End]]] = []
-    how = _semantics(of, hue) | {"dashes": {level: look["dashes"] or "" for level, look in of.items()}}
-    how |= {"markersize": 6 * markers, "markeredgewidth": 0, "estimator": None}
+    how = _semantics(of, hue) | {
+        "dashes": {level: look["dashes"] or "" for level, look in of.items()},
+        **{"markersize": 6 * markers, "markeredgewidth": 0, "estimator": None},
+    }
 
     def draw(ax, part: pd.DataFrame) -> None:
         here, said, tops = (rows.sort_values(x) for rows in parts(part))
@@ -246,8 +248,7 @@ def lines(
         ax.set(xlabel=about.label(x), ylabel=about.label(what))
         named.append((ax, [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]))
 
-    handles = {} if ends else _handles(of, about, line=True)
-    handles |= {
+    handles = ({} if ends else _handles(of, about, line=True)) | {
         f"{about.called(level)}, stated": Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
         for level, dashes in dashed.items()
     }

@@ -50,8 +50,11 @@ class Counters:
 
         metrics: metric → column, in the order of the columns. point: columns that tell points apart.
         """
-        df = self.rows[self.rows["metric"].isin(metrics)].replace({"metric": dict(metrics)})
-        table = df.pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
+        table = (
+            self.rows[self.rows["metric"].isin(metrics)]
+            .replace({"metric": dict(metrics)})
+            .pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
+        )
         return table[[c for c in metrics.values() if c in table]].reset_index()
 
 
@@ -181,13 +184,13 @@ def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.Da
 
     variants: contender → what was predicted of it, in their order.
     """
-    table = (
+    return (
         pd.concat(records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in variants)
         .groupby(["variant", "experiment"], sort=False)["speedup"]
         .agg(speedup=records.geomean, least="min", most="max", points="count")
         .reset_index()
+        .assign(prediction=lambda table: table["variant"].map(variants))
     )
-    return table.assign(prediction=table["variant"].map(variants))
 
 
 @given

@@ -188,8 +188,10 @@ def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
     """Highest efficiency of a case; what one GPU makes of the series' first matrix, and of its largest one."""
     case = of["case"].iloc[0]
     alone = study.where(df, contender=OURS, case=case, gpus=1).sort_values("nnz")[["nnz", "tflops"]]
-    ends = {"smaller": alone[alone["nnz"] == of["nnz"].min()].iloc[0], "larger": alone.iloc[-1]}
-    return {"matrix": CASES[case], "efficiency": of["efficiency"].max(), **ends}
+    return {
+        **{"matrix": CASES[case], "efficiency": of["efficiency"].max()},
+        **{"smaller": alone[alone["nnz"] == of["nnz"].min()].iloc[0], "larger": alone.iloc[-1]},
+    }
 
 
 def agrees(where: Path) -> pd.DataFrame | None:

@@ -24,7 +24,7 @@ import pandas as pd
 
 from artifact import command
 from artifact.baselines import cusparse
-from artifact.measure import device, records
+from artifact.measure import device, records, verification
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem, require
 from kernels.distributed import Panels, Part, generate, partition
@@ -50,10 +50,6 @@ MOST_STREAMED = 600_000_000
 #: Milliseconds that a sample takes at least; shorter calls are repeated in it.
 SAMPLE_MS = 20.0
 OURS, GATHERED, DTENSOR, STREAMED = "ours", "allgather_cusparse", "dtensor_dense", "streamed"
-
-
-class Wrong(ArithmeticError):
-    """A result that is not that of the CPU: nothing is recorded of it."""
 
 
 #: Parts of a call. Bytes that are sent, that have to be with this partition, that would be so that each has all of B.
@@ -218,7 +214,7 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
 def checked(made: Made, case: Case, out: Panels, comm) -> float:
     """Return the largest error at sampled rows of C, of which `out` has those of this rank; collective.
 
-    Raises Wrong.
+    Raises `verification.WrongResult`.
     """
     rng, begin = np.random.default_rng(SEED + comm.rank), int(made.part.rows[comm.rank])
     rows, errors = out.arrays[0].shape[0], [0.0]
@@ -235,11 +231,11 @@ def checked(made: Made, case: Case, out: Panels, comm) -> float:
     every, wheres = zip(*comm.gather((max(errors), (over, begin + row))), strict=True)
     worst, (off, at) = max(every), max(wheres, key=lambda x: x[0])
     if worst > LIMITS[case.dtype]:
-        raise Wrong(
+        raise verification.WrongResult(
             f"{case.name} {case.size} has an error of {worst:.1e} at sampled rows, over {LIMITS[case.dtype]:.0e}"
         )
     if off > 1:
-        raise Wrong(
+        raise verification.WrongResult(
             f"{case.name} {case.size} is wrong in row {at}: times a random vector it is off by {off:.1e} times what "
             "rounding explains"
         )
@@ -418,7 +414,10 @@ CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: stream
 
 
 def _row(name: str, case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
-    """Return what a record says of a contender, which is made ready, checked and timed; collective. Raises Wrong."""
+    """Return what a record says of a contender, which is made ready, checked and timed; collective.
+
+    Raises `verification.WrongResult`.
+    """
     begin = time.perf_counter()
     ready = CONTENDERS[name](case, made, here, comm)
     here.sync()
@@ -457,9 +456,9 @@ def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int
             rows.append({column: found[column] for column in COLUMNS})
             rate = 2 * nnz * case.n / found["median_ms"] / 1e9
             say(f"  {name}: {found['median_ms']:.2f} ms, {rate:.1f} TFLOP/s, ready in {found['prepare_s']:.1f} s")
-        except (ValueError, Wrong, RuntimeError, ImportError, MemoryError) as error:
+        except (ValueError, verification.WrongResult, RuntimeError, ImportError, MemoryError) as error:
             # PyTorch refuses on all ranks alike; of memory one alone may have too little, and the others wait for it.
-            alike = name == DTENSOR or isinstance(error, ValueError | Wrong | ImportError)
+            alike = name == DTENSOR or isinstance(error, ValueError | verification.WrongResult | ImportError)
             if not (comm.size == 1 if isinstance(error, MemoryError) else alike):
                 raise
             say(f"  {name}: not measured: {device.first_line(error)}")

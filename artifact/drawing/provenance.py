@@ -9,7 +9,7 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book import text
 from artifact.measure import device, files, records, run
-from artifact.verdicts import evidence, measures
+from artifact.verdicts import measures
 
 # ---------------------------------------------------------------- where a page's numbers come from
 
@@ -147,7 +147,7 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     """
     rows = []
     for gpu, folder in found.items():
-        machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
+        machine, known = records.read_machine(folder / records.systems(folder)[0]), records.ceilings(folder)
         stated = ((what, machine.get(key), unit, one) for key, (what, unit, one) in TOLD.items())
         rows += [(what, gpu, n / one, unit) for what, n, unit, one in stated if isinstance(n, int | float)]
         for what, (loops, column, unit) in ROOFS.items():
@@ -161,8 +161,15 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
         f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < float("inf"))
         for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
     ]
-    table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))
-    return table.loc[list(dict.fromkeys(order))].fillna("not recorded").rename_axis(columns=None).reset_index()
+    return (
+        df.assign(cell=cells)
+        .pivot(index="what", columns="gpu", values="cell")
+        .reindex(columns=list(found))
+        .loc[list(dict.fromkeys(order))]
+        .fillna("not recorded")
+        .rename_axis(columns=None)
+        .reset_index()
+    )
 
 
 def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
@@ -184,5 +191,8 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
 def _large(folder: Path, systems: Sequence[str]) -> pd.DataFrame:
     """Return rows of these systems that are of large squares and whose power was sampled, by what they are of."""
     paths = [folder / system / f"{e}.csv" for system in systems for e in records.experiments(folder / system)]
-    df = pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
-    return df.query("m == n and n == k and m >= @LARGE and power_w.notna()").drop_duplicates(_KEY)
+    return (
+        pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
+        .query("m == n and n == k and m >= @LARGE and power_w.notna()")
+        .drop_duplicates(_KEY)
+    )

@@ -26,7 +26,7 @@ from artifact import registry
 from artifact.book import facts, study, text
 from artifact.drawing import plot, style
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load
+from artifact.verdicts import judge, load
 
 #: Races of a system that says nothing of them.
 MOST = 2
@@ -85,7 +85,7 @@ def points(race: Race, folder: Path) -> pd.DataFrame:
         times[side] = df[df["variant"].isin(named)].groupby(KEY)["median_us"].min()
     made = pd.DataFrame(times).dropna()
     work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(made.index)
-    known = evidence.ceilings(folder)
+    known = records.ceilings(folder)
     gbps = known.get("copy", {}).get("gbps", np.nan)
     tflops = known.get(race.ceiling, {}).get("tflops", np.nan) if race.ceiling else np.inf
     # The least time: every operand once at the rate of a copy, and the useful work at the ceiling.
@@ -238,8 +238,8 @@ def figure(
     if verdicts:
         _bars(axes.flat[1], rows.drop_duplicates("room"), gpus, verdicts, layout, decide)
         counts = [verdicts.get(key, {}) for key in zip(df["room"], df["gpu"], strict=True)]
-        df = df.assign(**{verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS})
-        df = df.assign(decides=df["gpu"] == df["room"].map(decide))
+        each = {verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS}
+        df = df.assign(**each, decides=df["gpu"] == df["room"].map(decide))
     plot.legend(fig, handles, columns=layout.columns)
     return fig, df
 

@@ -9,7 +9,7 @@ import pandas as pd
 from artifact.measure import records, verification
 from artifact.measure.run import Run, measure_alone
 from kernels import ceilings
-from kernels.contract import Problem
+from kernels.contract import Problem, require
 
 #: Dense BF16 FLOP that the tensor cores of an SM do in a clock, float32 sums, where one number holds
 #: for all products of a compute capability (NVIDIA's A100 and H100 architecture white papers);
@@ -28,8 +28,7 @@ def measure(run: Run) -> pd.DataFrame:
     path = run.folder / f"{records.CEILINGS}.csv"
     if run.mode == "recorded" or path.exists():
         return records.read(path)
-    names = [name for name in ceilings.VARIANTS if ceilings.supports(name, run.device)]
-    df = pd.DataFrame([_measure(run, name) for name in names])
+    df = pd.DataFrame([_measure(run, name) for name in ceilings.VARIANTS if ceilings.supports(name, run.device)])
     records.plan(path, df[list(records.KEY)].itertuples(index=False, name=None))
     records.write(path, df)
     return records.read(path)
@@ -114,8 +113,9 @@ def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> 
     # Not `verification.compare`: its limits are for products, and these sum one product many times.
     off = abs(out.astype("float64") - expected) / abs(expected).mean()
     worst = float(off.max())
-    if not worst <= tolerance:  # NaN, an element left unwritten, fails as well
-        raise verification.WrongResult(
-            f"microbenchmark {name} is off by {worst:.1e}, above {tolerance:.0e}: its rate means nothing"
-        )
+    require(
+        worst <= tolerance,  # NaN, an element left unwritten, fails as well
+        f"microbenchmark {name} is off by {worst:.1e}, above {tolerance:.0e}: its rate means nothing",
+        verification.WrongResult,
+    )
     return verification.Errors(float((off**2).mean() ** 0.5), worst)

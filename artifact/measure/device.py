@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -200,9 +199,8 @@ def sample(device) -> Sample:
 
 def throttle_words(bits: int) -> str:
     """NVML's reason bits in words, joined by " + "; `NOT_THROTTLED` where no bit is set."""
-    words = [word for bit, word in THROTTLE_REASONS.items() if bits & bit]
-    unknown = bits & ~sum(THROTTLE_REASONS)
-    return " + ".join([*words, *([f"reason {unknown:#x}"] if unknown else [])]) or NOT_THROTTLED
+    known = THROTTLE_REASONS | {bits & ~sum(THROTTLE_REASONS): f"reason {bits & ~sum(THROTTLE_REASONS):#x}"}
+    return " + ".join(word for bit, word in known.items() if bits & bit) or NOT_THROTTLED
 
 
 def first_line(error: object) -> str:
@@ -242,7 +240,9 @@ def describe(device) -> dict[str, Any]:
         "os": f"{_ask(lambda: platform.freedesktop_os_release()['PRETTY_NAME'], system)}, {system} "
         f"{number.group() if number else ''}, {platform.machine()}",
         "packages": {
-            name: found for name in PACKAGES if (found := _ask(partial(importlib.metadata.version, name), None))
+            name: found
+            for name in PACKAGES
+            if (found := _ask(functools.partial(importlib.metadata.version, name), None))
         },
     }
 
@@ -254,8 +254,7 @@ def git(*arguments: str, root: Path | None = None) -> str:
     """
     command = ("git", "-C", str(root or paths.ROOT), *arguments)
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip())
+    contract.require(done.returncode == 0, done.stderr.strip(), RuntimeError)
     return done.stdout.strip()
 
 
@@ -410,5 +409,4 @@ def _property_version(get_property) -> str:
 def _cpu() -> str:
     """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
     text = _ask(lambda: Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), "")
-    found = re.search(r"^model name[ \t]*:[ \t]*(\S.*?)\s*$", text, re.MULTILINE)
-    return found[1] if found else platform.machine()
+    return next(iter(re.findall(r"^model name[ \t]*:[ \t]*(\S.*?)\s*$", text, re.MULTILINE)), platform.machine())

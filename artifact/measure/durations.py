@@ -34,12 +34,6 @@ def durations(folder: Path) -> pd.DataFrame:
     times; preparing, checking and flushing included), told (whether these times tell it; else minutes are those of the
     kernels alone), kernel_s (samples x medians), gpu.
     """
-    found = [
-        (system, repeat, name, records.read(folder / system / repeat / f"{name}.csv"))
-        for system in records.systems(folder)
-        for repeat in ("", records.REPEAT)
-        for name in records.experiments(folder / system / repeat)
-    ]
     rows = [
         {
             "room": system,
@@ -53,7 +47,10 @@ def durations(folder: Path) -> pd.DataFrame:
             "kernel_s": kernel_s,
             "gpu": df["gpu"].iloc[0],
         }
-        for system, repeat, experiment, df in found
+        for system in records.systems(folder)
+        for repeat in ("", records.REPEAT)
+        for experiment in records.experiments(folder / system / repeat)
+        for df in [records.read(folder / system / repeat / f"{experiment}.csv")]
         for wall_s, told, kernel_s in [took(df)]
     ]
     return pd.DataFrame(rows)
@@ -69,8 +66,7 @@ def took(df: pd.DataFrame) -> tuple[float, bool, float]:
     gaps = when.diff().dt.total_seconds().dropna()
     gaps = gaps[gaps <= PAUSE_S]
     kernel_s = float((df["samples"] * df["median_us"]).sum() / 1e6)
-    wall_s = float(gaps.sum() + gaps.mean()) if len(gaps) else 0.0
-    return max(wall_s, kernel_s), len(gaps) > 0, kernel_s
+    return max(float(gaps.sum() + gaps.mean()), kernel_s) if len(gaps) else kernel_s, len(gaps) > 0, kernel_s
 
 
 def of_record(path: Path) -> float | None:
@@ -109,17 +105,16 @@ def runs(root: Path) -> pd.DataFrame:
     """
     found = []
     for here in (root / gpu / system for gpu in records.list_gpus(root) for system in records.systems(root / gpu)):
-        there, known = here / records.REPEAT, records.experiments(here)
-        names = [name for name in records.experiments(there) if name in known]
+        there = here / records.REPEAT
+        names = sorted({*records.experiments(there)} & {*records.experiments(here)})
         twice = {name: tuple(records.read(folder / f"{name}.csv") for folder in (here, there)) for name in names}
         off = pd.concat([pd.Series(dtype=float), *(apart(*pair) for pair in twice.values())])
         if not off.empty:
             first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
-            of_system = here.parent.name, here.name, [*twice], len(off), len(first)
             early, late = (pd.to_datetime(df["when"], utc=True, format="ISO8601").median() for df in (first, second))
             # A repetition without a machine.json of its own is the system's.
-            own = there if (there / records.MACHINE).exists() else here
-            machines = [records.read_machine(folder) for folder in (here, own)]
+            machines = [records.read_machine(x) for x in (here, there) if (x / records.MACHINE).exists()]
             same = len({(machine.get("sources"), machine["driver"]) for machine in machines}) == 1
-            found.append((*of_system, off.median(), off.quantile(0.9), off.max(), abs(late - early), same))
+            spread = off.median(), off.quantile(0.9), off.max()
+            found.append((here.parent.name, here.name, names, len(off), len(first), *spread, abs(late - early), same))
     return pd.DataFrame(found, columns=SECOND_RUNS)

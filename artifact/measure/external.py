@@ -86,6 +86,6 @@ def nearest(system: str, name: str, gpu: str, folder: Path = registry.FOLDER) ->
 
     Raises FileNotFoundError, one sentence, where no GPU has one, and ValueError as `find`.
     """
-    if not (found := find(system, folder, name)):
-        raise FileNotFoundError(f"The system {system!r} has no {name!r} of others' code on any GPU.")
+    found = find(system, folder, name)
+    require(found, f"The system {system!r} has no {name!r} of others' code on any GPU.", FileNotFoundError)
     return next((m for m in found if slug(m.gpu) == gpu), found[0])

@@ -5,8 +5,7 @@ of the collection. A list of matrices names them like any other, `matrices.load`
 """
 
 from collections.abc import Callable
-from functools import partial
-from itertools import product
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,9 @@ def grid(shape: tuple[int, ...], reach: int, unknowns: int) -> sp.csr_array:
 
     shape: nodes along each axis, the last one fastest.
     """
-    nodes = np.arange(np.prod(shape)).reshape(shape)
-    pairs = []
-    for step in product(range(-reach, reach + 1), repeat=len(shape)):
-        here, there = (
-            nodes[tuple(slice(max(0, s * d), n + min(0, s * d)) for d, n in zip(step, shape, strict=True))].ravel()
-            for s in (-1, 1)
-        )
-        pairs.append((here, there))
-    here, there = map(np.concatenate, zip(*pairs, strict=True))
-    return _of(nodes.size, here, there, blocks=unknowns)
+    near = range(-reach, reach + 1)
+    axes = [sp.diags_array([1.0] * len(near), offsets=near, shape=(n, n), dtype=np.float32) for n in shape]
+    return sp.csr_array(reduce(partial(sp.kron, format="csr"), [*axes, np.ones((unknowns, unknowns), np.float32)]))
 
 
 def mesh(points: int, seed: int) -> sp.csr_array:

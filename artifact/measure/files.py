@@ -78,10 +78,11 @@ def answering(path: Path) -> Path | None:
 
 def kept(folder: Path) -> dict[str, Path]:
     """Return name -> path of all files that a folder answers for."""
-    found = (
-        path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.name not in (MACHINE, FACTS)
-    )
-    return {path.relative_to(folder).as_posix(): path for path in found if answering(path) == folder}
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in SUFFIXES and path.name not in (MACHINE, FACTS) and answering(path) == folder
+    }
 
 
 def provenance(folder: Path) -> dict[str, list[Origin]]:
@@ -97,11 +98,12 @@ def provenance(folder: Path) -> dict[str, list[Origin]]:
 
 def lines(known: Mapping[str, Sequence[Origin]]) -> str:
     """Return the text of the provenance.csv that `provenance` reads."""
-    told: list[tuple] = [COLUMNS]
-    for file, origins in sorted(known.items()):
-        for origin, run in itertools.groupby(enumerate(origins, 2), key=itemgetter(1)):
-            numbers = [row for row, _ in run]
-            told.append((file, numbers[0], numbers[-1], *origin))
+    runs = (
+        (file, origin, [row for row, _ in run])
+        for file, origins in sorted(known.items())
+        for origin, run in itertools.groupby(enumerate(origins, 2), key=itemgetter(1))
+    )
+    told = [COLUMNS, *((file, rows[0], rows[-1], *origin) for file, origin, rows in runs)]
     return "".join(f"{','.join(map(str, line))}\n" for line in told)
 
 
@@ -110,9 +112,9 @@ def seal(folder: Path, known: Mapping[str, Sequence[Origin]], names: Sequence[st
     if known:
         write_text(folder / PROVENANCE, lines({name: of for name, of in known.items() if (folder / name).is_file()}))
     machine = read_json(folder / MACHINE, {})
-    there = [name for name in {*machine.get(DIGESTS, ()), PROVENANCE, *names} if (folder / name).is_file()]
+    there = sorted(name for name in {*machine.get(DIGESTS, ()), PROVENANCE, *names} if (folder / name).is_file())
     new = {name: sha256((folder / name).read_bytes()).hexdigest() for name in (PROVENANCE, *names) if name in there}
-    told = {name: new.get(name) or machine[DIGESTS][name] for name in sorted(there)}
+    told = {name: new.get(name) or machine[DIGESTS][name] for name in there}
     write_json(folder / MACHINE, machine | {DIGESTS: told})
 
 
@@ -148,8 +150,8 @@ def problems(folder: Path, shipped: Path) -> Iterator[str]:
     for name in sorted({*here, *said, *known}):
         content = here[name].read_bytes() if name in here else b""
         if sha256(content).hexdigest() != said.get(name):
-            where = changed(content, said.get(name, ""), shipped / name)
-            yield f"{folder / name}: {where or 'the file'} is not as it was written, for {MACHINE} has another digest."
+            where = changed(content, said.get(name, ""), shipped / name) or "the file"
+            yield f"{folder / name}: {where} is not as it was written, for {MACHINE} has another digest."
         count = len(rows(content.decode(errors="replace"))) if name.endswith(".csv") and name != PROVENANCE else 0
         if count != len(known.get(name, ())):
             yield f"{folder / name}: there are {count} rows, but {len(known.get(name, ()))} in {PROVENANCE}."

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure.families import FAMILIES
+from kernels.contract import require
 from kernels.formats import csr, matrix_market
 
 VARIABLE = "SPARSITY_MATRICES"
@@ -34,10 +35,8 @@ def listed(path: Path = LIST) -> pd.DataFrame:
 
     A list may have columns more, such as rows, cols and nnz. Raises FileNotFoundError for no list.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: this list of matrices is missing")
-    text = dict.fromkeys(("name", "group", "domain"), str)
-    return pd.read_csv(path, comment="#", dtype=text, keep_default_na=False)
+    require(path.is_file(), f"{path}: this list of matrices is missing", FileNotFoundError)
+    return pd.read_csv(path, comment="#", dtype=dict.fromkeys(("name", "group", "domain"), str), keep_default_na=False)
 
 
 def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
@@ -76,9 +75,8 @@ def download(matrices: pd.DataFrame, where: Path, say: Callable[[str], None] = p
                 tarfile.open(fileobj=answer, mode="r|gz") as archive,
             ):
                 # Beside it may lie right-hand sides and coordinates.
-                member = next((x for x in archive if x.isfile() and Path(x.name).name == f"{name}.mtx"), None)
-                if member is None:
-                    raise ValueError(f"the archive {url} has no {name}.mtx")
+                member: Any = next((x for x in archive if x.isfile() and Path(x.name).name == f"{name}.mtx"), None)
+                require(member, f"the archive {url} has no {name}.mtx")
                 content: Any = archive.extractfile(member)
                 with part.open("wb") as file:
                     shutil.copyfileobj(content, file)
@@ -97,9 +95,9 @@ def folder() -> Path | None:
 
     Raises FileNotFoundError where it is set, but is no folder.
     """
-    named = os.environ.get(VARIABLE)
-    if named and not Path(named).is_dir():
-        raise FileNotFoundError(f"{VARIABLE} names {named!r}, which is no folder: unset or correct it")
+    named = os.environ.get(VARIABLE, "")
+    said = f"{VARIABLE} names {named!r}, which is no folder: unset or correct it"
+    require(not named or Path(named).is_dir(), said, FileNotFoundError)
     return Path(named) if named else None
 
 
@@ -110,11 +108,9 @@ def read(path: Path) -> csr.Csr:
     """
     import scipy.sparse
 
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such matrix.")
+    require(path.is_file(), f"{path}: there is no such matrix.", FileNotFoundError)
     try:
-        load = scipy.sparse.load_npz if path.suffix == ".npz" else matrix_market.read
-        return csr.from_scipy(load(path))
+        return csr.from_scipy(scipy.sparse.load_npz(path) if path.suffix == ".npz" else matrix_market.read(path))
     except MemoryError as error:
         raise ValueError(f"{path.name} is a matrix that memory has no room for.") from error
     except Exception as error:
@@ -128,10 +124,8 @@ def load(name: str, where: Path) -> csr.Csr:
     looked for, ValueError where the file holds no matrix.
     """
     path = find(name, where)
-    if path is None and name not in FAMILIES:
-        raise FileNotFoundError(
-            f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or {name}/{name}.mtx"
-        )
+    said = f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or {name}/{name}.mtx"
+    require(path or name in FAMILIES, said, FileNotFoundError)
     a = csr.from_scipy(FAMILIES[name]()) if path is None else read(path)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     return replace(a, val=rng.standard_normal(a.nnz, dtype=np.float32))

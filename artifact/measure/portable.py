@@ -57,9 +57,8 @@ def problem(system: str, options: Mapping[str, Any]) -> Problem:
 def banded(system: str, options: Mapping[str, Any], size: int = 20_000) -> Problem:
     """Make a system's problem of a matrix in CSR: a band with 12 non-zeros in each row, and a few anywhere."""
     band = sp.diags_array([1.0] * 12, offsets=range(-6, 6), shape=(size, size))
-    a = sp.csr_array(band + sp.random_array((size, size), density=1e-4, rng=np.random.default_rng(0)))
-    made = importlib.import_module(f"kernels.{system}").problem_from_csr
-    return made(csr.from_scipy(a.astype(np.float32)), **options)
+    a = sp.csr_array(band + sp.random_array((size, size), density=1e-4, rng=np.random.default_rng(0)), dtype=np.float32)
+    return importlib.import_module(f"kernels.{system}").problem_from_csr(csr.from_scipy(a), **options)
 
 
 def measure(

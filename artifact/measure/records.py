@@ -165,6 +165,8 @@ MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "pa
 #: What must hold of a table: the column that is wrong, which rows are right, and what is said of the first that is not,
 #: a format of its cells.
 Rule = tuple[str, Any, str]
+#: What rows must hold because of where their file lies: columns, their values, why.
+Place = tuple[tuple[str, str, str], ...]
 
 
 def _refuse(name: str | Path, row: int, column: str, what: str) -> NoReturn:
@@ -225,12 +227,16 @@ def _limits(df: pd.DataFrame) -> dict[str, np.ndarray | float]:
     return {error: np.where(is_eight, *most[error]) + np.where(unbound, 0, more[error]) for error in more}
 
 
-def _rules(df: pd.DataFrame) -> list[Rule]:
-    """Return what a record must hold: the ranges of COLUMNS, and what the cells of a row, and rows, must agree on."""
+def _rules(place: Place, df: pd.DataFrame) -> list[Rule]:
+    """Return what a record must hold.
+
+    Its place, the ranges of COLUMNS, and what the cells of a row, and rows, must agree on.
+    """
     median, first, limits = df["median_us"], df.groupby(list(POINT))[list(PROBLEM)].transform("first"), _limits(df)
     flops = {said: 2.0 * df[list(factors)].prod(axis=1) for said, factors in FLOPS.items()}
     rates = {rate: df[work] / median / unit for rate, (work, unit) in RATES.items()}
     return [
+        *((c, df[c] == value, f"{{{c}!r}} is not {value!r}, {why}") for c, value, why in place),
         *_in_range(df, COLUMNS),
         ("when", df["when"] >= "2020", "{when!r} is before 2020"),
         ("median_us", median > 0, "a launch takes more than 0 µs"),
@@ -275,23 +281,18 @@ def _rules(df: pd.DataFrame) -> list[Rule]:
 
 
 def _counter_rules(df: pd.DataFrame) -> list[Rule]:
-    twice = df.duplicated([x for x in COUNTER_COLUMNS if x not in ("value", "unit")])
-    return [*_in_range(df, COUNTER_CELLS), ("metric", ~twice, "{metric!r} at this shape is in a row above already")]
+    once = ~df.drop(columns=["value", "unit"]).duplicated()
+    return [*_in_range(df, COUNTER_CELLS), ("metric", once, "{metric!r} at this shape is in a row above already")]
 
 
 @functools.lru_cache(maxsize=256)  # a page asks for the records of two GPUs over and over
-def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.DataFrame:
+def _valid(text: str, name: str, place: Place) -> pd.DataFrame:
     """Parse and validate the text of a record; `name` is what errors call the file, `place` as `_place` has it."""
-
-    def rules(df: pd.DataFrame) -> list[Rule]:
-        of_place = [(c, df[c] == value, f"{{{c}!r}} is not {value!r}, {why}") for c, value, why in place]
-        return of_place + _rules(df)
-
-    return _table(text, name, COLUMNS, "record of a measurement", rules)
+    return _table(text, name, COLUMNS, "record of a measurement", functools.partial(_rules, place))
 
 
-def _place(path: Path) -> tuple[tuple[str, str, str], ...]:
-    """Return what the rows of the record at `path` must hold because it lies there: columns, their values, why."""
+def _place(path: Path) -> Place:
+    """Return what the rows of the record at `path` must hold."""
     experiment = "experiment", path.name.partition(".")[0], "after which the file is named"
     system = next(
         x for x in path.absolute().parents if x.name not in (REPEAT, LIBRARIES) and x.parent.name != LIBRARIES
@@ -326,25 +327,14 @@ def write(path: Path, df: pd.DataFrame) -> Path:
 def append(path: Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     """Add rows to the record at `path`; a row of the same variant and point replaces the old one.
 
-    Raises ValueError, and leaves the file as it was, if the rows are not valid, or not of this file. What was there is
-    validated again only where a row is replaced, or a column is new.
+    Raises ValueError, and leaves the file as it was, if the rows are not valid, or not of this file.
     """
-    new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
-    text = _text(new, path)  # before merging: a bad row is reported as itself
-    if not path.exists():
-        return write_text(path, text)
-    there, header = path.read_text(encoding="utf-8"), text.partition("\n")[0]
-    if there.startswith(header + "\n") and there.endswith("\n"):
-        known = pd.read_csv(io.StringIO(there), usecols=[*KEY, *ONE_PER_FILE], keep_default_na=False)
-        both = pd.concat([known, new[known.columns]])
-        if not both.duplicated(list(KEY)).any() and (both[list(ONE_PER_FILE)].nunique() == 1).all():
-            return write_text(path, there + text[len(header) + 1 :])
-    read(path)  # or it is refused
-    # As texts: rows that stay are the same, letter by letter.
-    tables = [pd.read_csv(io.StringIO(x), dtype=str, keep_default_na=False) for x in (there, text)]
-    merged = pd.concat(tables).fillna("").drop_duplicates(list(KEY), keep="last")
-    text = merged[sorted(merged, key=[*COLUMNS].index)].to_csv(index=False, lineterminator="\n")
-    _valid(text, str(path), _place(path))
+    text = _text(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows)), path)
+    if path.exists():
+        read(path)  # or it is refused
+        # As texts: rows that stay are the same, letter by letter.
+        tables = [pd.read_csv(x, dtype=str, keep_default_na=False) for x in (path, io.StringIO(text))]
+        text = _text(pd.concat(tables).fillna("").drop_duplicates(list(KEY), keep="last"), path)
     return write_text(path, text)
 
 
@@ -532,8 +522,7 @@ def read_machine(folder: Path) -> dict[str, Any]:
     Errors are one sentence, as in `read`.
     """
     machine = read_json(folder / MACHINE, None)
-    if machine is None:
-        raise FileNotFoundError(f"{folder / MACHINE}: the record of the machine is missing.")
+    require(machine is not None, f"{folder / MACHINE}: the record of the machine is missing.", FileNotFoundError)
     return _checked_machine(machine, folder / MACHINE)
 
 
@@ -641,12 +630,10 @@ def resolve(gpu: str, root: Path) -> Path:
 
 
 def ceilings(gpu_folder: Path) -> dict[str, dict[str, float]]:
-    """Measured ceilings of a GPU: microbenchmark -> {"gbps": …, "tflops": …}, the best of its rows.
-
-    Raises FileNotFoundError if they were not measured.
-    """
+    """Measured ceilings of a GPU: microbenchmark -> {"gbps": …, "tflops": …}, the best of its rows; nothing without."""
     path = gpu_folder / CEILINGS / f"{CEILINGS}.csv"
-    return whole(read(path), path).groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
+    df = whole(read(path), path) if path.is_file() else pd.DataFrame(columns=["variant", "gbps", "tflops"])
+    return df.groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
 
 
 # ---------------------------------------------------------------- arithmetic on records
@@ -676,14 +663,13 @@ def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
     The index holds experiment and POINT, in the order of the records. Raises ValueError if one has
     no rows, or if they share no point.
     """
-    times = df.set_index(["experiment", *POINT]).groupby("variant")["median_us"]
-    known = ", ".join(df["variant"].unique()) or "none"
+    at, known = df.set_index(["experiment", *POINT]), list(df["variant"].unique())
     for name in (variant, baseline):
-        require(name in times.groups, f"There is no variant {name!r} in the records; they have {known}.")
-    ours, theirs = times.get_group(variant), times.get_group(baseline)
-    shared = ours.index[ours.index.isin(theirs.index)]
-    require(not shared.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
-    return (theirs.loc[shared] / ours.loc[shared]).rename("speedup")
+        require(name in known, f"There is no variant {name!r} in the records; they have {', '.join(known) or 'none'}.")
+    ours, theirs = (at.loc[at["variant"] == name, "median_us"] for name in (variant, baseline))
+    found = (theirs.reindex(ours.index) / ours).dropna().rename("speedup")
+    require(not found.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
+    return found
 
 
 def geomean(values: Sequence[float] | pd.Series) -> float:

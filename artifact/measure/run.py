@@ -137,12 +137,13 @@ class Run:
             if not isinstance(contenders, Mapping):
                 raise ValueError(f"{experiment} needs callables to measure, but got only names: pass a dict")
             self._measure(path, experiment, asked, contenders, timer)
-        elif not path.exists():
-            known = ", ".join(records.experiments(self.folder)) or "none"
-            raise FileNotFoundError(
-                f"there are no records of {self.room}/{experiment} on {self.gpu} "
-                f"(recorded: {known}): measure it on a GPU, or choose one of these"
-            )
+        require(
+            self.mode == "measure" or path.exists(),
+            f"there are no records of {self.room}/{experiment} on {self.gpu} "
+            f"(recorded: {', '.join(records.experiments(self.folder)) or 'none'}): measure it on a GPU, "
+            "or choose one of these",
+            FileNotFoundError,
+        )
         if not asked or not names:
             return pd.DataFrame(columns=list(records.COLUMNS))
         return select(records.read(path), asked, names, f"{self.room}/{experiment} on {self.gpu}")
@@ -155,8 +156,7 @@ class Run:
         contenders: Mapping[str, Contender],
         timer: Timer,
     ) -> None:
-        df = records.read(path) if path.exists() else pd.DataFrame()
-        known = {_key(there.variant, there) for there in df.itertuples()}
+        known = {_key(x.variant, x) for x in records.read(path).itertuples()} if path.exists() else set()
         todo = [p for p in problems if any(_key(name, p) not in known for name in contenders)]
         if problems and contenders:
             records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
@@ -248,11 +248,12 @@ def _recorded(system: str, asked: str, gpu: str, preset: str, seed: int, root: P
     folder = known / system / (records.REPEAT if repeat else "")
     # A repetition on the same machine needs no second description of it.
     described = folder if (folder / records.MACHINE).exists() else known / system
-    if not described.is_dir():
-        raise FileNotFoundError(
-            f"there are no records of system {system!r} on {known.name} "
-            f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU"
-        )
+    require(
+        described.is_dir(),
+        f"there are no records of system {system!r} on {known.name} "
+        f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU",
+        FileNotFoundError,
+    )
     return Run(system, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
 
 
@@ -266,8 +267,8 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     with contextlib.suppress(FileNotFoundError, ValueError):
         old = records.read_machine(folder)
     same = bool(old) and all(old.get(key) == machine.get(key) for key in SAME)
-    every = (path for path in sorted(folder.glob("*.csv")) if path.stem != records.PROVENANCE)
-    aside = [path for path in every if not same or _seed(path) not in (None, seed)]
+    every = {*folder.glob("*.csv")} - {folder / f"{records.PROVENANCE}.csv"}
+    aside = [path for path in sorted(every) if not same or _seed(path) not in (None, seed)]
     for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
         path.with_suffix(".json").unlink(missing_ok=True)  # as the plan, it speaks of them
@@ -465,7 +466,7 @@ def mark(folder: Path, experiment: str, name: str, who: dict[str, str]) -> None:
         (folder / DEALT).mkdir(parents=True, exist_ok=True)
         line = {"point": name, **who, "when": datetime.now(UTC).isoformat(timespec="seconds")}
         with (folder / DEALT / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), file=file)
 
 
 def marks(folder: Path, experiment: str) -> dict[str, str]:
@@ -560,10 +561,9 @@ def compile_report(
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
     access), "FFMA" or "HMMA.SP", where any kernel has them.
     """
-    module = importlib.import_module(f"kernels.{system}")
     jobs = [
         (kernel, entry, made)
-        for kernel in module.VARIANTS.values()
+        for kernel in importlib.import_module(f"kernels.{system}").VARIANTS.values()
         for entry in kernel.entries[: 1 if first else None]
         for made in kernel.targets
         if (variants is None or kernel.name in variants) and target in (None, made)
@@ -622,8 +622,8 @@ def _key(variant: str, point: Any) -> tuple:
 
 def point_name(problem: Problem) -> str:
     """Return what a line of progress and the dealing out of points call a point; a record's row has the same fields."""
-    where = f"m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
-    return ", ".join(filter(None, (problem.label, where)))
+    sizes = f"m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
+    return f"{problem.label}, {sizes}" if problem.label else sizes
 
 
 @contextlib.contextmanager

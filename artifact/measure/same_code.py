@@ -48,11 +48,10 @@ def sass(tree: Path, system: str) -> dict[str, str]:
     )
     if run.returncode:
         raise RuntimeError(f"{system} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}")
-    made = json.loads(run.stdout)
     return {
         # Names of templates' parameters are in the symbol alone, which is no code.
         name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code))).replace(symbol, "")
-        for name, (code, symbol) in made.items()
+        for name, (code, symbol) in json.loads(run.stdout).items()
     }
 
 
@@ -78,9 +77,9 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
     """
     parts = ((folder.name, part.commit.rstrip("+")) for folder in folders for part in records.made(folder))
-    every = dict.fromkeys((system, commit) for system, commit in parts if commit != files.NOT_RECORDED)
+    every = dict.fromkeys(part for part in parts if part[1] != files.NOT_RECORDED)
     asked = [key for key in every if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
-    here = {system: sass(paths.ROOT, system) for system in dict.fromkeys(system for system, _ in asked)}
+    here = {system: sass(paths.ROOT, system) for system in dict(asked)}
     found = {}
     for system, commit in asked:
         with tempfile.TemporaryDirectory() as folder:

@@ -206,12 +206,13 @@ def confirm(values, a, b, where: str) -> None:
     scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
     off = xp.abs(_times(values, x) - exact)
     wrong = ~(off <= CONFIRM_TOLERANCE * scale)  # NaN is wrong as well
-    if bool(wrong.any()):
-        row = int(wrong.argmax())
-        raise WrongResult(
-            f"the float64 product that results are compared with is itself wrong at {where}: row {row} "
-            f"is off by {float(off[row]):.1e} where its norm is {float(norm[row]):.1e}"
-        )
+    row = int(wrong.argmax())
+    require(
+        not wrong[row],
+        f"the float64 product that results are compared with is itself wrong at {where}: row {row} "
+        f"is off by {float(off[row]):.1e} where its norm is {float(norm[row]):.1e}",
+        WrongResult,
+    )
 
 
 def reference(values, sizes=None, longest: int = 1) -> Reference:
@@ -326,20 +327,17 @@ def _marked(out, reference: Reference, mark: Callable[..., Any]) -> tuple[int, s
 
 def _require_written(out, reference: Reference, where: str) -> None:
     missing, place, *_ = _marked(out, reference, lambda part, *_: array_module(part).isnan(part))
-    if missing:
-        raise WrongResult(f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at {place}")
+    said = f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at {place}"
+    require(not missing, said, WrongResult)
 
 
 def _launched(
     bound: PreparedKernel, problem: Problem, reference: Reference, stream, launch: Callable[[], Any] | None, when: str
 ) -> str:
     """Poison the output and launch once; what a sentence about that begins with."""
-    out = bound.result()
-    where = " ".join(filter(None, (bound.name, when, "at", describe(problem))))
-    if tuple(out.shape) != tuple(reference.values.shape):
-        raise WrongResult(
-            f"{where} returns an array of shape {tuple(out.shape)}, but the product has {tuple(reference.values.shape)}"
-        )
+    out, where = bound.result(), " ".join(filter(None, (bound.name, when, "at", describe(problem))))
+    shape, right = tuple(out.shape), tuple(reference.values.shape)
+    require(shape == right, f"{where} returns an array of shape {shape}, but the product has {right}", WrongResult)
     out.fill(math.nan)
     if not isinstance(array_of(out), np.ndarray):  # the launch may go to another stream than CuPy's
         cupy.cuda.get_current_stream().synchronize()
@@ -366,9 +364,8 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     )
     square = worst = bound = 0.0
     for part, exact, sizes in _beside_each_other(out, reference):
-        off = xp.abs(part - exact)
+        off, scale = xp.abs(part - exact), xp.maximum(xp.abs(exact), reference.rms)
         square += float(xp.square(off).sum())
-        scale = xp.maximum(xp.abs(exact), reference.rms)
         # An all-zero reference leaves no scale: then any deviation at all is wrong, and none is 0.
         ratio = off / scale if reference.rms else xp.where(off == 0, 0.0, math.inf)
         worst = max(worst, float(ratio.max()))
@@ -404,9 +401,8 @@ def _beside_each_other(out, reference: Reference):
 
     Parts are row-major, so that a position in one is a row and a column.
     """
-    stored = array_of(out)
-    xp = array_module(stored)
-    every = [_parts(x) for x in (stored, reference.values, reference.sizes) if x is not None]
+    xp = array_module(array_of(out))
+    every = [_parts(x) for x in (array_of(out), reference.values, reference.sizes) if x is not None]
     for part, *others in zip(*every, strict=True):
         # A CPU's output may have a GPU's reference.
         exact, *sizes = (formats.to_host(other) if xp is np else xp.asarray(other) for other in others)
@@ -419,8 +415,7 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
     limit, but not more than every product rounded so.
     """
-    xp, dtype = array_module(exact), probe.dtype_of(out)
-    size = xp.abs(exact)
+    xp, dtype, size = array_module(exact), probe.dtype_of(out), abs(exact)
     typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
     if sizes is None:
         return xp.maximum(typical, np.finfo(np.float64).tiny)

@@ -263,8 +263,7 @@ def _collect(ncu: str, metrics: Sequence[str], report: Path, task: Mapping[str, 
         refused = [option for option in lean if _named(result, option[:1])]
         if not unknown and not refused:
             break
-        renamed = {m: OTHER_NAMES.get(m, "") for m in unknown}
-        wanted = list(filter(None, dict.fromkeys(renamed.get(m, m) for m in wanted)))
+        wanted = list(filter(None, dict.fromkeys(OTHER_NAMES.get(m, "") if m in unknown else m for m in wanted)))
         lean = [option for option in lean if option not in refused]
     if result.returncode or not report.is_file():
         raise explain(result.stdout)

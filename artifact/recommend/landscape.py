@@ -316,7 +316,4 @@ def _best(df: pd.DataFrame, at: list[str]) -> pd.DataFrame:
 
 def copy_gbps(gpu_folder: Path) -> float:
     """Return the measured rate of a copy; infinite where it was not measured."""
-    try:
-        return records.ceilings(gpu_folder)["copy"]["gbps"]
-    except (FileNotFoundError, KeyError):
-        return float("inf")
+    return records.ceilings(gpu_folder).get("copy", {}).get("gbps", float("inf"))

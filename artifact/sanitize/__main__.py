@@ -206,8 +206,8 @@ def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
 
     Fills in what came of cases.
     """
-    whole = [line for line in _text(path).splitlines(True) if line.endswith("\n")]  # the last one may be cut
-    lines: list[dict[str, Any]] = [{}, *map(json.loads, whole)]
+    # The last line may be cut.
+    lines: list[dict[str, Any]] = [{}, *(json.loads(x) for x in _text(path).splitlines(True) if x.endswith("\n"))]
     kinds, done = ("refused", "unseen", "failed"), [line for line in lines if "done" in line]
     made.refused, made.unseen, made.failed = ({x["case"]: x[kind] for x in done if kind in x} for kind in kinds)
     made.ran = {line["case"] for line in done if not {*kinds} & {*line}}
@@ -260,8 +260,7 @@ def main(given: command.Options) -> int:
             if tool != "racecheck" or not all(kernels[system].values())
         ]
         every = [*alone, *pool.map(lambda number, asked: job(number, *asked), count(), asked)]
-    whole = not given.only and set(given.rooms) == set(NAMES)
-    missing = never_loaded(kernels) if whole else []
+    missing = never_loaded(kernels) if not given.only and set(given.rooms) == set(NAMES) else []
     print(*details(every), *missing, sep="\n")
     return int(bool(missing) or not all(made.is_right for made in every))
 

@@ -197,12 +197,13 @@ def _module(place: str) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     except ModuleNotFoundError as error:
-        itself = f"{place}.".startswith(f"{error.name}.")
-        none = f"There is no module {place!r} here or in Python's path."
-        raise ValueError(none if itself else f"{place} needs {error.name}, which is not installed.") from error
+        if f"{place}.".startswith(f"{error.name}."):
+            raise ValueError(f"There is no module {place!r} here or in Python's path.") from error
+        raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
     except SyntaxError as error:
-        where = f"{Path(error.filename or place).name}, line {error.lineno}"
-        raise ValueError(f"{place} is no Python ({where}: {error.msg}).") from error
+        raise ValueError(
+            f"{place} is no Python ({Path(error.filename or place).name}, line {error.lineno}: {error.msg})."
+        ) from error
     except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         said = (str(error).splitlines() or [""])[0].rstrip(".")
@@ -222,8 +223,7 @@ def folder() -> Path:
 
 def recorded(root: Path) -> dict[tuple[str, str, str], Path]:
     """(contender, GPU's slug, system) -> folder, of the trials that are there."""
-    found = sorted(root.glob(f"*/*/*/{EXPERIMENT}.csv"))
-    return {(p.parts[-4], p.parts[-3], p.parts[-2]): p.parent for p in found}
+    return {(p.parts[-4], p.parts[-3], p.parts[-2]): p.parent for p in sorted(root.glob(f"*/*/*/{EXPERIMENT}.csv"))}
 
 
 def start(contender: Contender, system: str, preset: str, seed: int, root: Path | None = None):
@@ -237,8 +237,7 @@ def start(contender: Contender, system: str, preset: str, seed: int, root: Path 
         os.replace(path, path.with_name(path.name + run.SET_ASIDE))
     for other in (records.PLAN, records.ABSENT):
         (begun.folder / other).unlink(missing_ok=True)
-    machine = begun.machine | {"contender": f"{contender.source.name} {contender.digest}"}
-    records.write_machine(begun.folder, machine)
+    records.write_machine(begun.folder, begun.machine | {"contender": f"{contender.source.name} {contender.digest}"})
     return begun
 
 

@@ -88,12 +88,12 @@ def read(source: Path) -> Header:
     try:
         text = source.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise ValueError(f"{source.name} is no text in UTF-8: byte {error.start} is 0x{byte:02x}.") from None
+        raise ValueError(
+            f"{source.name} is no text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}."
+        ) from None
     begin, comment = next(((at.start(), at[0]) for at in _COMMENT.finditer(text)), (0, ""))
     lines = enumerate(comment.splitlines(), 1 + text.count("\n", 0, begin))
     said = [(number, at[1], at[2]) for number, line in lines if (at := _LINE.fullmatch(line))]
-    keys = [key for _, key, _ in said]
     found = {key: text for _, key, text in said}
     require = tuple(text for _, key, text in said if key == "require")
     split = {key: _parts(found.get(key, "")) for key in ("grid", "block", "arguments")}
@@ -105,7 +105,7 @@ def read(source: Path) -> Header:
         (
             f", line {i}: {key} is there a second time"
             for at, (i, key, _) in enumerate(said)
-            if key != "require" and key in keys[:at]
+            if key != "require" and key in [before for _, before, _ in said[:at]]
         ),
         (
             f": its first comment has no line `// {key}: …`; it needs {', '.join(ONCE)}"
@@ -142,8 +142,11 @@ def names(problem: Problem, operands: Operands) -> dict[str, Any]:
             found |= {f"{letter}.{part.name}": getattr(operand, part.name) for part in dataclasses.fields(operand)}
         else:
             found[letter] = array_of(operand) if isinstance(operand, Half) else operand
-    numbers = {name: int(held) for name, held in found.items() if isinstance(held, int | np.integer)}
-    return {name: numbers.get(name, held) for name, held in found.items() if not isinstance(held, str | bool)}
+    return {
+        name: int(held) if isinstance(held, int | np.integer) else held
+        for name, held in found.items()
+        if not isinstance(held, str | bool)
+    }
 
 
 def described(problem: Problem, operands: Operands) -> dict[str, str]:
@@ -154,8 +157,7 @@ def described(problem: Problem, operands: Operands) -> dict[str, str]:
     for name, held in arrays.items():
         order = "row-major" if held.flags.c_contiguous else "column-major"
         told[name] = f"{held.dtype} ({' x '.join(map(str, held.shape))})" + f", {order}" * (held.ndim > 1)
-    output = f"the output, {problem.m} x {problem.n}, as b's type"
-    return told | {name: output for name, held in known.items() if held is None}
+    return told | {n: f"the output, {problem.m} x {problem.n}, as b's type" for n, x in known.items() if x is None}
 
 
 def value(header: Header, text: str, known: Mapping[str, Any]) -> int | bool:
@@ -201,8 +203,8 @@ def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple[int, ...
             number(header, text, kind, known)
     for text in header.require:
         if value(header, text, known) is not True:
-            used = {n: known[n] for n in re.findall(r"[a-z_.]+", text) if isinstance(known.get(n), int)}
-            here = ", ".join(f"{name} = {number}" for name, number in used.items())
+            named = dict.fromkeys(re.findall(r"[a-z_.]+", text))
+            here = ", ".join(f"{n} = {known[n]}" for n in named if isinstance(known.get(n), int))
             raise ValueError(f"{header.source.name} requires {text}, but {here or 'it is not so'}.")
 
     def size(key: str, text: str, least: int = 1) -> int:
@@ -222,9 +224,8 @@ def number(header: Header, text: str, kind: str, known: Mapping[str, Any]) -> np
     limits: Any = np.finfo(dtype) if floats else np.iinfo(dtype)
     found = _exact(header, text, known) if floats else value(header, text, known)
     if not Fraction(float(limits.min)) <= found <= Fraction(int(limits.max)):
-        told = "" if floats else f"is {found}, which "
-        more = "" if floats else f": name another type, as in {text}:int64"
-        header.refuse(f"the argument {text} {told}is no {dtype.name}{more}.")
+        wrong = f"is {found}, which is no {dtype.name}: name another type, as in {text}:int64"
+        header.refuse(f"the argument {text} {f'is no {dtype.name}' if floats else wrong}.")
     return dtype.type(float(found) if floats else found)
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
-from artifact.verdicts.evidence import CEILINGS
+from kernels.contract import require
 
 SPEEDUP_TOLERANCE = 0.05  #: median difference of the speedups of a variant in an experiment
 TIME_TOLERANCE = 0.10  #: the same of its times
@@ -77,18 +77,16 @@ def compare(
     sides = fresh, shipped = Path(fresh), Path(shipped)
     tolerances = {"time": time_tolerance, "speedup": speedup_tolerance}
     for tolerance in tolerances.values():
-        if not tolerance > 0:
-            raise ValueError(f"A tolerance must be a positive number, not {tolerance}.")
+        require(tolerance > 0, f"A tolerance must be a positive number, not {tolerance}.")
     for folder in sides:
-        if not records.systems(folder):
-            raise FileNotFoundError(f"{folder}: there are no records of any system; `make measure` makes them.")
-    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
+        none = f"{folder}: there are no records of any system; `make measure` makes them."
+        require(records.systems(folder), none, FileNotFoundError)
+    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != evidence.CEILINGS]
     systems = [name for name in both if system in (None, name)]
-    if not systems:
-        which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
-        raise ValueError(f"{which} records on both sides; those that have: {known}.")
+    which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
+    require(systems, f"{which} records on both sides; those that have: {known}.")
     gpus = [[records.read_machine(side / name) for name in systems][0]["gpu"] for side in sides]
-    every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
+    every = [system] if system else [name for name in records.systems(shipped) if name != evidence.CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
     rows, key = total[total["room"].isin(systems)], ["variant", *_POINT]
     common = [
@@ -104,10 +102,9 @@ def compare(
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
     mine = [claim for claim in load.claims() if claim.room in systems]
     each = dict(zip(SIDES, (judge.kept(mine, side) for side in sides), strict=True))
-    verdicts = each["fresh"][["id", "room", "says", "aside"]]
-    for side, own in each.items():
-        of = {side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]}
-        verdicts = verdicts.assign(**of)
+    names = {"verdict": "{}", "measured": "{}_measured", "value": "{}_value"}
+    of_sides = {name.format(side): own[key] for side, own in each.items() for key, name in names.items()}
+    verdicts = each["fresh"][["id", "room", "says", "aside"]].assign(**of_sides)
     verdicts = verdicts.assign(
         agrees=agreeing(verdicts),
         basis=list(map(_basis, each["fresh"]["rests"], each["shipped"]["rests"])),
@@ -118,7 +115,7 @@ def compare(
         known = verdicts[~verdicts["shipped"].isin(measures.OPEN)]
         given, how = int((~known["fresh"].isin(measures.OPEN)).sum()), "`make measure` and `make profile` measure"
         _enough(given, len(known), f"{fresh} gives", f"verdicts that {shipped} gives", how)
-    (ours, theirs), summary = map(evidence.ceilings, sides), _summary(points, tolerances, same_gpu)
+    (ours, theirs), summary = map(records.ceilings, sides), _summary(points, tolerances, same_gpu)
     return Comparison(
         fresh=gpus[0],
         shipped=gpus[1],
@@ -140,8 +137,8 @@ def compare(
 
 def _enough(have: int, of: int, who: str, what: str, how: str) -> None:
     """Raise ValueError if fresh records have too few of what the shipped ones have."""
-    if have < COVERAGE * of:
-        raise ValueError(f"{who} only {have} of the {of} {what}, too few to say whether they agree; {how} the rest.")
+    said = f"{who} only {have} of the {of} {what}, too few to say whether they agree; {how} the rest."
+    require(have >= COVERAGE * of, said)
 
 
 def _rows(folder: Path, places: Iterable[tuple[str, str]], read: Callable = records.read) -> pd.DataFrame:
@@ -191,17 +188,14 @@ def _times(claim: load.Claim, points: pd.DataFrame) -> dict[str, float]:
 
     It is the geometric mean over the points of its experiments.
     """
-    given = claim.rule.quantity.keywords
-    named = [name for key in ("of", "over") for name in evidence.contenders(given.get(key) or ())]
     df = points[(points["room"] == claim.room) & points["experiment"].isin(claim.experiment)]
-    found = df[df["variant"].isin(named)].groupby("variant")["time_ratio"].agg(records.geomean)
-    return {name: float(found[name]) for name in named if name in found}
+    found = df[df["variant"].isin(claim.rule.named)].groupby("variant")["time_ratio"].agg(records.geomean)
+    return {name: float(found[name]) for name in claim.rule.named if name in found}
 
 
 def agreeing(verdicts: pd.DataFrame) -> pd.Series:
     """Whether the columns fresh and shipped say the same, or one of them cannot say."""
-    unknown = verdicts[["fresh", "shipped"]].isin(measures.OPEN).any(axis=1)
-    return (verdicts["fresh"] == verdicts["shipped"]) | unknown
+    return (verdicts["fresh"] == verdicts["shipped"]) | verdicts[[*SIDES]].isin(measures.OPEN).any(axis=1)
 
 
 def counted(verdicts: pd.DataFrame) -> dict[str, Any]:

@@ -49,11 +49,6 @@ class Frame:
     at: np.ndarray  #: row -> number of its point
     points: pd.MultiIndex  #: of INDEX
 
-    @property
-    def index(self) -> pd.MultiIndex:
-        """The point of each row."""
-        return self.points[self.at]
-
     @cached_property
     def times(self) -> pd.DataFrame:
         """Median times, as `wide`."""
@@ -127,37 +122,31 @@ class Evidence:
         names = sweeps(experiments)
         key = (*names, repr(self.where), self.repeats)
         if key not in self.frames:
-            whole = self._whole(names)
-            kept = np.ones(len(whole.df), dtype=bool)
-            for column, value in self.where.items():
-                kept &= whole.df[column].isin(value if isinstance(value, list) else [value]).to_numpy()
-            need(bool(kept.any()), f"The records of {', '.join(names)} have nothing at {self.kept}.")
-            self.frames[key] = replace(whole, df=whole.df[kept], at=whole.at[kept])
+            self.frames[key] = (
+                self._among(self.only({}, self.repeats).framed(names)) if self.where else self._all(names)
+            )
         self.seen.update(names)
         for name in variants:
-            known = name in self.frames[key].labels
-            need(known, f"The variant {name!r} was not measured in {', '.join(names)}.")
+            need(name in self.frames[key].labels, f"The variant {name!r} was not measured in {', '.join(names)}.")
         return self.frames[key]
 
-    def _whole(self, names: Sequence[str]) -> Frame:
-        """Return the records of experiments, whatever `where` keeps of them."""
-        key = (*names, self.repeats)
-        if key not in self.frames:
-            df = pd.concat([self._one(name) for name in names], ignore_index=True)
-            if self.repeats and len(names) > 1:
-                # Times and rates of each contender at each point are geometric means over the experiments that have it,
-                # other columns those of the first.
-                runs = df.groupby(list(records.KEY), sort=False)
-                mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
-                df = (
-                    runs.first()
-                    .assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
-                    .reset_index()[df.columns]
-                )
-            at = df.groupby(INDEX, sort=False).ngroup().to_numpy()
-            points = pd.MultiIndex.from_frame(df.loc[~pd.Series(at).duplicated(), INDEX])
-            self.frames[key] = Frame(df, at, points)
-        return self.frames[key]
+    def _among(self, whole: Frame) -> Frame:
+        """Return the rows that `where` keeps."""
+        held = [whole.df[c].isin(v if isinstance(v, list) else [v]).to_numpy() for c, v in self.where.items()]
+        kept, names = np.logical_and.reduce(held), whole.df["experiment"].unique()
+        need(bool(kept.any()), f"The records of {', '.join(names)} have nothing at {self.kept}.")
+        return replace(whole, df=whole.df[kept], at=whole.at[kept])
+
+    def _all(self, names: Sequence[str]) -> Frame:
+        df = pd.concat([self._one(name) for name in names], ignore_index=True)
+        if self.repeats and len(names) > 1:
+            # Times and rates of each contender at each point are geometric means over the experiments that have it,
+            # other columns those of the first.
+            rates, both = ["median_us", "tflops", "gbps"], " and ".join(dict.fromkeys(df["experiment"]))
+            runs, logs = (x.groupby(list(records.KEY), sort=False) for x in (df, df.assign(**np.log(df[rates]))))
+            df = runs.first().assign(experiment=both, **np.exp(logs[rates].mean())).reset_index()[df.columns]
+        at = df.groupby(INDEX, sort=False).ngroup().to_numpy()
+        return Frame(df, at, pd.MultiIndex.from_frame(df[INDEX].drop_duplicates()))
 
     def labels(self, experiments: Iterable[str], variants: Iterable[str] = ()) -> set[str]:
         """Return the real matrices at which each of `variants` was measured, or is left out for a reason given.
@@ -183,7 +172,7 @@ class Evidence:
         path = place(name, self.folder, self.room)
         if name == CEILINGS:
             records.check_system(path.parent)
-            df = pd.DataFrame(ceilings(self.folder))
+            df = pd.DataFrame(records.ceilings(self.folder))
         elif name.startswith(OTHERS) or SERIES in name:
             df = _of_sources(path, self.room, name, self.folder.name)
         else:
@@ -220,7 +209,7 @@ class Evidence:
         framed, actual = self.framed(experiments), "best_of" if variant in (BEST, ROOM_BEST) else "variant"
         asked = (framed.df["variant"] == variant).to_numpy()
         keys = framed.df.loc[asked, [actual, *SHAPE]].itertuples(index=False, name=None)
-        at = framed.index[asked].droplevel(["label", "useful_flops"])
+        at = framed.points[framed.at[asked]].droplevel(["label", "useful_flops"])
         found = pd.Series(map(self.counts[metric].get, keys), at, float, metric).dropna()
         need(not found.empty, f"The counter {metric} was not profiled for {variant}.")
         self.seen.add(records.COUNTERS)
@@ -251,14 +240,6 @@ def place(experiment: str, folder: Path, system: str) -> Path:
     if SERIES in experiment:
         return registry.published(system, experiment.partition(SERIES)[0])
     return folder / (CEILINGS if experiment == CEILINGS else system) / f"{experiment}.csv"
-
-
-def ceilings(folder: Path) -> dict[str, dict[str, float]]:
-    """Return what microbenchmarks reached on a GPU, as `records.ceilings`; nothing where they were not measured."""
-    try:
-        return records.ceilings(folder)
-    except FileNotFoundError:
-        return {}
 
 
 def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFrame:
@@ -418,8 +399,7 @@ def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFram
 def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict[str, pd.Series]:
     """Return a column of records, by variant, indexed by experiment and point."""
     values = (df[column] if isinstance(column, str) else column).set_axis(pd.MultiIndex.from_frame(df[INDEX]))
-    variant = df["variant"].to_numpy()
-    return {n: values[variant == n].rename("value") for n in names}
+    return {name: values[(df["variant"] == name).to_numpy()].rename("value") for name in names}
 
 
 def denser(s: pd.Series, than: float) -> pd.Series:
@@ -567,9 +547,8 @@ def counter_share(
     metrics, said = [metric, *plus], f"The counter {share_of} has no positive values where {metric} was read."
     parts = {name: sum(e.counter(name, m, experiments) for m in metrics).dropna() for name in contenders(of)}
     by = {name: _quotient(part, e.counter(name, share_of, experiments), said) for name, part in parts.items()}
-    most = max(s.max() for s in by.values())
-    by = {name: s / (stated or 1.0) for name, s in by.items()}
-    return Values(by, ".0f" if stated else ".1f", "%", 100, data={"most": most})
+    shares = {name: s / (stated or 1.0) for name, s in by.items()}
+    return Values(shares, ".0f" if stated else ".1f", "%", 100, data={"most": max(s.max() for s in by.values())})
 
 
 def _bounded(bounds: Sequence[Mapping[str, pd.Series]], data: Mapping[str, Any]) -> Values:
@@ -591,9 +570,8 @@ def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> 
         )
     except NotMeasured as missing:
         df, top = rows(e, experiments, *contenders(of)), e.ceiling("copy", "gbps")
-        rates = (df[c] / df["median_us"] / 1e3 / top for c in ("least_bytes", "requested_bytes"))
-        bounds = [by_variant(df, rate.clip(upper=1.0), contenders(of)) for rate in rates]
-        return _bounded(bounds, {"missing": str(missing)})
+        shares = [(df[c] / df["median_us"] / 1e3 / top).clip(upper=1.0) for c in ("least_bytes", "requested_bytes")]
+        return _bounded([by_variant(df, share, contenders(of)) for share in shares], {"missing": str(missing)})
 
 
 def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:

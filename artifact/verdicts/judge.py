@@ -54,6 +54,7 @@ from artifact.verdicts.measures import (
     VERDICTS,
     Outcome,
 )
+from kernels.contract import require
 
 #: Of a verdict: the claim; its numbers: the value that was judged, between low and high, in `unit`, and the threshold
 #: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
@@ -118,10 +119,9 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
 def drawings(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """Return (claim, verdict) -> its row of what `uncertainty` wrote beside the records of a GPU; nothing without."""
-    if not (path := folder / STABILITY).is_file():
-        return {}
-    df = pd.read_csv(path).fillna({"next": ""})
-    return {(row["claim"], row["verdict"]): row for row in df.to_dict("records")}
+    path = folder / STABILITY
+    rows = pd.read_csv(path).fillna({"next": ""}).to_dict("records") if path.is_file() else []
+    return {(row["claim"], row["verdict"]): row for row in rows}
 
 
 def carried(claim: Claim, verdict: str, gpu: str) -> str:
@@ -157,8 +157,8 @@ def _state() -> str:
 
     It is made of the files' sizes and times.
     """
-    files = sorted(path for folder in ("artifact", "kernels") for path in (paths.ROOT / folder).rglob("*.*"))
-    found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.suffix in FOLLOWED]
+    files = sorted(x for folder in ("artifact", "kernels") for x in (paths.ROOT / folder).rglob("*.*"))
+    found = [(str(x), x.stat().st_size, x.stat().st_mtime_ns) for x in files if x.suffix in FOLLOWED]
     return hashlib.sha256(repr((str(paths.RECORDED), found)).encode()).hexdigest()
 
 
@@ -166,6 +166,12 @@ def everywhere(claims: Iterable[Claim], folders: Mapping[str, Path]) -> dict[str
     """Return name of a GPU -> the verdicts by its records. folders: name of a GPU -> its records."""
     claims = list(claims)
     return {gpu: kept(claims, folder) for gpu, folder in folders.items()}
+
+
+def shipped() -> dict[str, pd.DataFrame]:
+    """Return `everywhere` of all claims by the shipped records, those of the home GPU first."""
+    gpus = sorted(records.list_gpus(paths.RECORDED), key=lambda gpu: gpu != paths.HOME)
+    return everywhere(load.claims(), {gpu: paths.RECORDED / gpu for gpu in gpus})
 
 
 def to_csv(judged: Mapping[str, pd.DataFrame]) -> str:
@@ -184,10 +190,18 @@ def decider(judged: Mapping[str, pd.DataFrame], system: str) -> str:
 
     Else the first of all. judged: as `everywhere`.
     """
-    own = [gpu for gpu in judged if of_kind(system, gpu)]
-    given = {gpu: judged[gpu].loc[judged[gpu]["room"] == system, "verdict"] for gpu in own}
-    measured = [gpu for gpu in own if (given[gpu] != NOT_MEASURED).any()]
-    return next(iter([*measured, *judged]))
+    of = {gpu: df.loc[df["room"] == system, "verdict"] for gpu, df in judged.items() if of_kind(system, gpu)}
+    return next(iter([*(gpu for gpu in of if (of[gpu] != NOT_MEASURED).any()), *judged]))
+
+
+def by_decider(claims: Iterable[Claim], judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return verdicts on claims, each by the shipped records of the GPU that decides those of its system.
+
+    judged: as `everywhere`.
+    """
+    claims = list(claims)
+    gpu = {system: decider(judged, system) for system in {claim.room for claim in claims}}
+    return pd.concat(judge([c for c in claims if gpu[c.room] == name], paths.RECORDED / name) for name in judged)
 
 
 def deciding(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -297,13 +311,12 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], 
     e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
-    said, missing = "", ""
+    seen = {"published": claim.published, "measured": outcome.measured, "missing": ""}
     try:
         said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason)
     except NotMeasured as nothing:
-        missing = str(nothing)
+        said, seen["missing"] = "", str(nothing)
     beyond = outcome.verdict == EXCEEDED and not claim.reason
-    seen = {"published": claim.published, "measured": outcome.measured, "missing": missing}
     return said or measures.say("beyond" if beyond else "plain", seen)
 
 
@@ -507,11 +520,11 @@ def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str
         rest, count = re.subn(rf"(?<![\w.]){re.escape(key)}(?![\w-])(?:\.\d+)*", "", rest)
         found |= {key} if count else set()
     found = found or {figure for figure in figures if figure in sections}
-    if not found or re.search(r"\w", rest):
-        raise ValueError(
-            f"{where!r} names {rest.strip(' ;,') or 'no section'!r} of its source, whose sections are: "
-            f"{', '.join(sections)}."
-        )
+    require(
+        found and not re.search(r"\w", rest),
+        f"{where!r} names {rest.strip(' ;,') or 'no section'!r} of its source, whose sections are: "
+        f"{', '.join(sections)}.",
+    )
     return [key for key in sections if key in found], figures
 
 

@@ -28,8 +28,10 @@ def given(kind: Mapping[str, Any], said: Mapping[str, Any], scale: float = 1.0) 
     expect, effect = kind["expect"], kind.get("effect", {})
     ends = [end for end in (first if isinstance(first, list) else [first]) if effect and end]
     ratio, by_factor = max((max(end, 1 / end) for end in ends), default=1.0), {"factor", "slack"} & expect.keys()
-    numbers = {key: value for key, value in expect.items() if not isinstance(value, bool | str)}
-    wide = expect | {key: value**scale if by_factor else value * scale for key, value in numbers.items()}
+    wide = {
+        key: value if isinstance(value, bool | str) else value**scale if by_factor else value * scale
+        for key, value in expect.items()
+    }
     wide |= {key: min(wide[key], ratio ** (power * scale)) for key, power in effect.items() if ratio > 1}
     if slack := wide.pop("slack", None):
         wide["partly"] = first / slack if word == "at_least" else first * slack

@@ -221,9 +221,8 @@ def took(claim: Claim, folder: Path) -> float:
     """
     others = (records.COUNTERS, evidence.OTHERS, evidence.SERIES)
     measured = [e for e in claim.experiment if not any(mark in e for mark in others)]
-    found = ((e, durations.of_record(evidence.place(e, folder, claim.room))) for e in measured)
-    told = {e: took for e, took in found if took is not None}
-    return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
+    told = {e: durations.of_record(evidence.place(e, folder, claim.room)) for e in measured}
+    return sum(claim.typed[e] if (minutes := told.get(e)) is None else minutes for e in claim.experiment)
 
 
 @cache
@@ -268,8 +267,7 @@ def _claim(
     programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [
         rule.quantity.func.__name__ in measures.OF_PROGRAMS
     ]
-    note, notes = table.get("note", ""), data.get("notes", {})
-    parts = [note] if isinstance(note, str) else note
+    parts, notes = evidence.contenders(table.get("note", "")), data.get("notes", {})
     unknown, known = [p for p in parts if p and " " not in p and p not in notes], ", ".join(notes) or "none"
     _refuse(name, [f"has the note {part!r}, which is not among [notes]: {known}" for part in unknown])
     return Claim(
@@ -298,25 +296,18 @@ def _rule(
     written |= {"expect": words["expect"] | given} if given else {}
     words["expect"] = {k: _said(v, numbers, name) for k, v in (words["expect"] | given).items()}
     ends = [v for said in words["expect"].values() for v in (said if isinstance(said, list) else [said])]
-    endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
     told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
     alone = repeats and len(evidence.sweeps(experiments)) < 2
     _refuse(
         name,
         ["has 'repeats' and no two experiments that repeat each other"] * alone,
-        [f"has the number {v} in its 'expect'; {told}" for v in endless],
+        [f"has the number {v} in its 'expect'; {told}" for v in ends if isinstance(v, float) and not math.isfinite(v)],
     )
     parts = {key: measures.part(key, word, system, name) for key, word in words.items()}
     over = parts["quantity"].keywords.get("over")
-    lone = bool(also) and not (over and isinstance(over, str))
-    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * lone)
-    return measures.Rule(
-        **parts,
-        written=written,
-        also_over=also,
-        at=at,
-        repeats=repeats,
-    )
+    lone = also and not (over and isinstance(over, str))
+    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(lone))
+    return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
 
 
 def _tolerances(kind: str, said: Mapping, numbers: Mapping, name: str, scale: float) -> dict[str, Any]:

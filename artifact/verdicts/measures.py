@@ -28,7 +28,8 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import evidence
-from artifact.verdicts.evidence import QUANTITIES, Evidence, NotMeasured, Values, contenders, denser, need
+from artifact.verdicts.evidence import QUANTITIES, Evidence, Values, contenders, denser, need
+from kernels.contract import require
 
 REPRODUCED = "reproduced"
 EXCEEDED = "exceeded"  #: beyond what is stated, on the better side
@@ -301,7 +302,7 @@ def at_least(r: Reduced, limit: float, partly: float) -> Judged:
 
     Of several values (contenders, experiments) all must be, and partly if they differ.
     """
-    return _bound(r, limit, partly, (limit, None), 1)
+    return Judged(all_of([grade(value, limit, partly) for value in r.values]), (limit, None))
 
 
 def at_most(r: Reduced, limit: float, partly: float) -> Judged:
@@ -309,11 +310,7 @@ def at_most(r: Reduced, limit: float, partly: float) -> Judged:
 
     Of several values (contenders, experiments) all must be, and partly if they differ.
     """
-    return _bound(r, limit, partly, (None, limit), -1)
-
-
-def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | None, float | None], sign: int) -> Judged:
-    return Judged(all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]), threshold)
+    return Judged(all_of([grade(-value, -limit, -partly) for value in r.values]), (None, limit))
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float, better: str = "") -> Judged:
@@ -391,9 +388,8 @@ def within(
             half = low - tolerance <= records.geomean(values) <= high + tolerance
         return REPRODUCED if inside >= (1.0 if r.lines else OFTEN) else PARTLY if half else NOT_REPRODUCED
 
-    values = np.asarray(r.values, dtype=float)
-    verdict = _sided(judge, values, between, better)
-    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": share(values, tolerance)})
+    values, threshold = np.asarray(r.values, dtype=float), (low - tolerance, high + tolerance)
+    return Judged(_sided(judge, values, between, better), threshold, {"inside": share(values, tolerance)})
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -490,6 +486,11 @@ class Rule:
     at: Mapping[str, object] = field(default_factory=dict)  #: column: value, or list of values
     repeats: bool = False  #: the experiments are runs of one measurement
 
+    @property
+    def named(self) -> list[str]:
+        """The contenders that the quantity is of, and those that it is over."""
+        return [name for key in ("of", "over") for name in contenders(self.quantity.keywords.get(key) or ())]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -534,11 +535,10 @@ def judged(rule: Rule, values: Values) -> Outcome:
     )
     if values.upper is None:
         return below
-    above = judged(rule, values.upper)
-    if below.verdict != above.verdict:
-        how = _said_of(rule.quantity, "how", {"v": values, **values.data})
-        raise NotMeasured(f"{how} These leave it between {below.measured} and {above.measured}.")
-    return replace(below, measured=f"between {below.measured} and {above.measured}")
+    above, how = judged(rule, values.upper), _said_of(rule.quantity, "how", {"v": values, **values.data})
+    between = f"between {below.measured} and {above.measured}"
+    need(below.verdict == above.verdict, f"{how} These leave it {between}.")
+    return replace(below, measured=between)
 
 
 def numbers(reduced: Reduced) -> np.ndarray:
@@ -556,9 +556,8 @@ def table(part: str, system: str) -> dict[str, Callable[..., Any]]:
     """Return every function that a claim of the system may name as this part, by name."""
     shared, listed, _ = PARTS[part]
     here = (registry.FOLDER / system / "measures.py").is_file()
-    return {
-        f.__name__: f for f in (*shared, *(getattr(registry.module(system, "measures"), listed, ()) if here else ()))
-    }
+    own = getattr(registry.module(system, "measures"), listed, ()) if here else ()
+    return {f.__name__: f for f in (*shared, *own)}
 
 
 def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
@@ -568,10 +567,8 @@ def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
     `name`.
     """
     (first, value), *rest = words.items()
-    said, known = str(first).replace(" ", "_"), table(key, system)
-    if said not in known:
-        raise ValueError(f"{name} names {said!r} as its {key!r}; known: {', '.join(known)}.")
-    skip = PARTS[key][2]
+    said, known, skip = str(first).replace(" ", "_"), table(key, system), PARTS[key][2]
+    require(said in known, f"{name} names {said!r} as its {key!r}; known: {', '.join(known)}.")
     given = [None] * skip + [value] * (value is not None)
     try:
         bound = inspect.signature(known[said]).bind(*given, **dict(rest))
@@ -594,8 +591,8 @@ def told(rule: Rule, r: Reduced, judged: Judged) -> tuple[str, str]:
     named = not isinstance(rule.quantity.keywords.get("of", ""), str) if r.of.named is None else r.of.named
     seen |= {"tail": f" {seen['tail']}".rstrip(), "v": r.of, "each": r.values, "r": r, "named": named}
     seen |= {**r.data, **judged.data}
-    measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
     why = (_said_of(rule.expect, "asked", seen), _said_of(rule.reduce, "why", seen), seen["how"])
+    measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
     return measured, " ".join(filter(None, why))
 
 
@@ -633,5 +630,4 @@ def apart(s: pd.Series, level: str = "experiment") -> dict[Any, pd.Series]:
 
 def each(of: Mapping[str, Any], show: Any) -> str:
     """List names, each with its value as `show` has it: a function, or a format."""
-    write = show if callable(show) else show.format
-    return ", ".join(f"{name} {write(value)}" for name, value in of.items())
+    return ", ".join(f"{name} {(show if callable(show) else show.format)(value)}" for name, value in of.items())

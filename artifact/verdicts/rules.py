@@ -82,7 +82,7 @@ def judged(log: pd.DataFrame, claims: Sequence[Claim]) -> pd.DataFrame:
     for line in log.itertuples():
         with contextlib.suppress(ValueError, KeyError):
             made.append(again(known[line.claim], line.rule, str(line.Index)))
-    found = judge.judge(made, paths.RECORDED / paths.HOME).set_index("id")["verdict"].rename(int)
+    found = judge.by_decider(made, judge.shipped()).set_index("id")["verdict"].rename(int)
     verdict = found.reindex(log.index).fillna(log["verdict"].replace("", NOT_COMPARABLE))
     before, sha256 = verdict.groupby(log["claim"]).shift(fill_value=""), log["rule"].map(digest)
     return log.assign(verdict=verdict, before=before, sha256=sha256)

@@ -12,7 +12,6 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import matrices
 from artifact.verdicts import evidence, measures
-from artifact.verdicts.evidence import Evidence, NotMeasured
 
 #: Class of non-zeros -> the least that is too many for it.
 CLASSES = {"under 10⁵": 1e5, "10⁵ to 10⁶": 1e6, "10⁶ to 10⁷": 1e7, "over 10⁷": float("inf")}
@@ -25,14 +24,12 @@ def source(system: str) -> frozenset[str]:
     return frozenset(df.loc[df["source"] == "yes", "name"])
 
 
-def lacking(system: str, rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> frozenset[str]:
+def lacking(system: str, rule: measures.Rule, e: evidence.Evidence, experiments: Iterable[str]) -> frozenset[str]:
     """Return those of the set that the records lack for a contender that the rule names, with no reason given."""
-    given = rule.quantity.keywords
-    named = [name for key in ("of", "over") for name in evidence.contenders(given.get(key) or ())]
-    return source(system) - e.labels(experiments, named)
+    return source(system) - e.labels(experiments, rule.named)
 
 
-def by_class(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+def by_class(rule: measures.Rule, e: evidence.Evidence, experiments: Iterable[str]) -> dict[str, Mapping[str, Any]]:
     """Return class of non-zeros -> value, matrices and what was measured in words, of the classes that have any."""
     df = e.frame(experiments)
     found: dict[str, Mapping[str, Any]] = {}
@@ -42,7 +39,7 @@ def by_class(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> di
         least = past
         try:
             made = measures.outcome(rule, e.only({**e.where, "label": list(labels)}, e.repeats), experiments)
-        except NotMeasured:
+        except evidence.NotMeasured:
             continue
         judged = made.values.all.index if made.values is not None else pd.Index([])
         count = judged.get_level_values("label").nunique() if "label" in judged.names else len(labels)

@@ -14,6 +14,7 @@ What this does not hold is the choice of the inputs themselves: it tells how a v
 were drawn, not what others would give. An extreme of few points moves less among resamples than among new points.
 """
 
+import contextlib
 import itertools
 import re
 import zlib
@@ -75,12 +76,8 @@ def another(e: Evidence, name: str, run: int) -> pd.DataFrame:
     df, path = e.frame([name]), evidence.place(name, e.folder, e.room)
     if evidence.SERIES in name:
         return df
-    df = df[~df["variant"].isin([evidence.BEST, evidence.ROOM_BEST])]
-    pool, rng, factor = (
-        scatter(e.folder, e.room),
-        np.random.default_rng(zlib.crc32(f"{e.room} {name} {run}".encode())),
-        np.ones(len(df)),
-    )
+    df, pool = df[~df["variant"].isin([evidence.BEST, evidence.ROOM_BEST])], scatter(e.folder, e.room)
+    rng, factor = np.random.default_rng(zlib.crc32(f"{e.room} {name} {run}".encode())), np.ones(len(df))
     if len(pool):
         of = df.groupby(list(records.POINT), sort=False)["median_us"]
         first = np.flatnonzero(~pool["point"].duplicated())
@@ -135,24 +132,18 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     # 0: the first run; else another one, of those of one direction for each input its own.
     other, direction = rng.integers(2, size=(2, count, 1))
     chosen = other * (1 + direction + 2 * rng.integers(RUNS // 2, size=(count, len(strata))))
-    known: dict[tuple, tuple[str, float]] = {}  # many resamples are the same
     found: list[tuple[str, float]] = []
     for units, run in zip(drawn, chosen, strict=True):
         here, often = values[run[code], every], np.bincount(units, minlength=len(of))
         rows = every if lines else np.repeat(every, often[code])
-        try:
+        with contextlib.suppress(NotMeasured, ValueError):  # nothing was drawn of what the rule needs
             if plain:
                 parts = [here[rows][base.groups[rows] == g] for g in range(base.groups.max() + 1)]
                 need(all(map(len, parts)), "Nothing was drawn of a contender.")
                 r = replace(base, values=np.hstack([base.again(part) for part in parts]))
             else:
                 r = again(rule, runs[0], rows, here, units if lines else None)
-            key = tuple(r.values) if plain else (len(found),)
-            if key not in known:
-                known[key] = rule.expect(r).verdict, measures.middle(measures.numbers(r))
-            found.append(known[key])
-        except (NotMeasured, ValueError):
-            continue  # nothing was drawn of what the rule needs
+            found.append((rule.expect(r).verdict, measures.middle(measures.numbers(r))))
     return [verdict for verdict, _ in found], [number for _, number in found], f"{len(of)} {kind}"
 
 
@@ -184,27 +175,23 @@ def stated(claim: load.Claim) -> float | None:
 # ---------------------------------------------------------------- all claims of a GPU
 
 
-def stability(folder: Path, only: Sequence[load.Claim] = ()) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stability(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return COLUMNS of the claims that the records in `folder` decide, and their verdicts in each resample.
-
-    only: of these claims, else of all.
 
     No probability where nothing can be drawn, as of a counter that was read once at one point, nor where the verdict is
     that these inputs do not decide.
     """
-    claims = only or load.claims()
+    claims = load.claims()
     judged, rows, draws = judge.kept(claims, folder).set_index("id"), [], {}
     of = cache(lambda room, run: Evidence(folder, room))
     for claim in (claim for claim in claims if judged["verdict"][claim.id] != measures.NOT_MEASURED):
-        first, *others = (of(claim.room, run) for run in range(RUNS + 1))
-        sweeps = evidence.sweeps(claim.experiment)
+        (first, *others), sweeps = (of(claim.room, run) for run in range(RUNS + 1)), evidence.sweeps(claim.experiment)
         for (run, e), name in itertools.product(enumerate(others, 1), sweeps):
             e.read[name] = e.read[name] if name in e.read else another(first, name, run)
         runs = [claim.rule.quantity(judge.inputs(claim, e)[0], claim.experiment) for e in (first, *others)]
-        said, numbers, what = resampled(claim, runs)
+        (said, numbers, what), verdict = resampled(claim, runs), judged["verdict"][claim.id]
         if not said:
             continue
-        verdict = judged["verdict"][claim.id]
         final = pd.Series([judge.carried(claim, verdict if verdict in measures.OPEN else v, folder.name) for v in said])
         share = final.value_counts(normalize=True)
         once = all(run.all.equals(runs[0].all) for run in runs)
@@ -235,12 +222,11 @@ def tally(judged: Mapping[str, pd.DataFrame], draws: Mapping[str, pd.DataFrame])
 
 def scaled(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return factor, claim, verdict, otherwise and way, of the verdicts that change where all tolerances are scaled."""
-    now, found = judge.deciding(judged), []
+    now, found = judge.deciding(judged).set_index("id"), []
     for factor in FACTORS:
-        claims = load.read(registry.FOLDER, factor)
-        every = {gpu: judge.judge(claims, paths.RECORDED / gpu) for gpu in judged}
-        found.append(now[["id", "verdict"]].assign(factor=factor, otherwise=judge.deciding(every)["verdict"]))
-    df = pd.concat(found).rename(columns={"id": "claim"})
+        otherwise = judge.by_decider(load.read(registry.FOLDER, factor), judged).set_index("id")["verdict"]
+        found.append(now[["verdict"]].assign(factor=factor, otherwise=otherwise))
+    df = pd.concat(found).rename_axis("claim").reset_index()
     ranks = df[["verdict", "otherwise"]].map(measures.VERDICTS.index)
     df = df.assign(way=np.where(ranks["otherwise"] < ranks["verdict"], "up", "down"))
     return df.loc[df["verdict"] != df["otherwise"], ["factor", "claim", "verdict", "otherwise", "way"]]
@@ -254,12 +240,10 @@ def write(path: Path, df: pd.DataFrame) -> None:
 @command.program("artifact.verdicts.uncertainty", __doc__)
 def main(_: command.Options) -> None:
     """Write the tables of all shipped records, those of a GPU beside its records."""
-    gpus = sorted(records.list_gpus(paths.RECORDED), key=lambda gpu: gpu != paths.HOME)
-    folders = {gpu: paths.RECORDED / gpu for gpu in gpus}
-    judged = judge.everywhere(load.claims(), folders)
+    judged = judge.shipped()
     with ProcessPoolExecutor() as pool:
-        made = dict(zip(gpus, pool.map(stability, folders.values()), strict=True))
+        made = dict(zip(judged, pool.map(stability, [paths.RECORDED / gpu for gpu in judged]), strict=True))
     for gpu, (table, _) in made.items():
-        write(folders[gpu] / judge.STABILITY, table)
+        write(paths.RECORDED / gpu / judge.STABILITY, table)
     write(paths.RECORDED / TALLY, tally(judged, {gpu: draws for gpu, (_, draws) in made.items()}))
     write(paths.RECORDED / SCALED, scaled(judged))

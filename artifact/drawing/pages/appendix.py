@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 from artifact import paths, registry
 from artifact.book import facts as facts_
 from artifact.book import text
-from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance
 from artifact.drawing.pages import front
 from artifact.measure import device, durations, external, records
@@ -60,7 +59,7 @@ class Appendix:
 # ---------------------------------------------------------------- what the text names
 
 
-def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
+def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[facts_.Fact]:
     """Yield what the text names.
 
     Systems, claims and commands, the repository's, and what each GPU's records hold. root: of the repository.
@@ -85,7 +84,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     size_bytes = sum(f.lstat().st_size for f in Path(sys.prefix).rglob("*") if not f.is_dir())
     size = f"about {float(f'{size_bytes / 1e9:.1g}'):g} GB"
     found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
-    yield from flat(
+    yield from facts_.flat(
         {
             "systems": offered,
             "claims": {
@@ -215,7 +214,7 @@ def typed(*commands: str) -> str:
 # ---------------------------------------------------------------- nothing skipped
 
 
-def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
+def covered(a: Appendix) -> Iterator[tuple[list[facts_.Fact], pd.DataFrame]]:
     """Yield a source's name and title, and its sections.
 
     The claims of each with links to the ledger, the experiments that decide, the figures; and what no experiment
@@ -245,7 +244,7 @@ def conditions(a: Appendix) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _facts(folder: Path, system: str) -> list[Fact]:
+def _facts(folder: Path, system: str) -> list[facts_.Fact]:
     """Return a system's facts: those that lie beside shipped records, else made of the records, if there are some."""
     if folder.parent == paths.RECORDED and (shipped := folder / system / facts_.FILE).is_file():
         return facts_.read(shipped)

@@ -191,13 +191,14 @@ def marks(c: compare.Comparison) -> pd.DataFrame:
     System, experiment, variant, whose, points, faster and gain, medians over the points.
     """
     df = c.summary[~c.summary["variant"].isin([f"{name}_best" for name in compare.BASELINES])]
-    offered = {system: importlib.import_module(f"kernels.{system}").VARIANTS for system in df["room"].unique()}
-    theirs = {(system, name) for system, of in offered.items() for name, kernel in of.items() if kernel.published}
-    whose = np.where(
-        pd.Series(list(zip(df["room"], df["variant"], strict=True)), df.index).isin(theirs),
-        "the source's kernels, rebuilt",
-        "ours",
-    )
-    whose = np.where(df["variant"].str.startswith(registry.PREFIXES), "libraries", whose)
-    df = df.assign(whose=whose, faster=1 / df["time_ratio"], gain=df["speedup_ratio"])
-    return df[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)
+    theirs = {
+        (system, name)
+        for system in df["room"].unique()
+        for name, kernel in importlib.import_module(f"kernels.{system}").VARIANTS.items()
+        if kernel.published
+    }
+    published = pd.Series(list(zip(df["room"], df["variant"], strict=True)), df.index).isin(theirs)
+    kinds = {"libraries": df["variant"].str.startswith(registry.PREFIXES), "the source's kernels, rebuilt": published}
+    return df.assign(
+        whose=np.select([*kinds.values()], [*kinds], "ours"), faster=1 / df["time_ratio"], gain=df["speedup_ratio"]
+    )[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)

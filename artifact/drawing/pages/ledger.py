@@ -105,8 +105,10 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
     ]
     known = set(first) & set(df["id"])
     rest = [row for row in rows if known and row["id"] not in known]
-    tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
-    tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
+    tables = [
+        ("Claims and their verdicts.", "", [row for row in rows if row not in rest]),
+        *[("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest),
+    ]
     decides = judge.deciding(judged)
     ids = "|".join(re.escape(i) for i in sorted(df["id"], key=len, reverse=True))
     return text.made(

@@ -203,8 +203,10 @@ def roofline(ceilings: pd.DataFrame, intensities: Intensities):
     low = left * slopes.min()
     bottom = low / 6
     fig, ax = plt.subplots(figsize=(style.WIDTH, 4.4))
-    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, fma * 2.2))
-    ax.set(xlabel="useful FLOP per byte of that memory", ylabel="TFLOP/s at most")
+    ax.set(
+        **{"xscale": "log", "yscale": "log", "xlim": (left, right), "ylim": (bottom, fma * 2.2)},
+        **{"xlabel": "useful FLOP per byte of that memory", "ylabel": "TFLOP/s at most"},
+    )
     plot.log(ax.xaxis)
     plot.log(ax.yaxis)
     names, (least, most) = list(intensities), np.array([*intensities.values()], float).reshape(-1, 2).T

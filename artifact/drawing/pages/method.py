@@ -116,14 +116,20 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
 def origins(root: Path = paths.RECORDED) -> pd.DataFrame:
     """Return how many rows of each system and GPU are of which commit and driver, and of which days."""
     keys, folders = ["gpu", "system", "commit", "driver"], sorted(path.parent for path in root.rglob(records.MACHINE))
-    of_files = ((folder.relative_to(root).parts, of) for folder in folders for of in files.provenance(folder).values())
-    df = pd.DataFrame(
-        [(gpu, name, *origin) for (gpu, name, *_), of in of_files for origin in of], columns=[*keys, "date"]
-    ).groupby(keys, sort=False)["date"]
-    counts = df.agg(rows="size", days=lambda dates: ", ".join(sorted({*dates}))).reset_index()
-    return counts.replace(
-        {"gpu": {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in records.list_gpus(root)}}
-    ).assign(system=counts["system"].map(system))
+    rows = [
+        (*folder.relative_to(root).parts[:2], *origin)
+        for folder in folders
+        for of in files.provenance(folder).values()
+        for origin in of
+    ]
+    names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in records.list_gpus(root)}
+    return (
+        pd.DataFrame(rows, columns=[*keys, "date"])
+        .groupby(keys, sort=False)["date"]
+        .agg(rows="size", days=lambda dates: ", ".join(sorted({*dates})))
+        .reset_index()
+        .assign(gpu=lambda df: df["gpu"].replace(names), system=lambda df: df["system"].map(system))
+    )
 
 
 def system(system: str) -> str:

@@ -28,8 +28,13 @@ def tolerances(folder: Path | None) -> pd.DataFrame | None:
     df = read(folder, uncertainty.SCALED)
     if df is None:
         return None
-    links = df.groupby(["factor", "way"], sort=False)["claim"].agg(lambda ids: text.part("links", list(ids), few=0))
-    return links.unstack().reset_index().assign(changed=df.groupby("factor").size().to_numpy())
+    return (
+        df.groupby(["factor", "way"], sort=False)["claim"]
+        .agg(lambda ids: text.part("links", list(ids), few=0))
+        .unstack()
+        .reset_index()
+        .assign(changed=df.groupby("factor").size().to_numpy())
+    )
 
 
 def ratios(
@@ -45,15 +50,22 @@ def ratios(
     if not every:
         return None
     decides = {system: judge.decider(judged, system) for system in {c.room for c in known}}
-    of = pd.DataFrame(
-        [(c.id, c.source, uncertainty.stated(c), decides[c.room]) for c in known],
-        columns=["claim", "source", "stated", "gpu"],
+    df = (
+        pd.DataFrame(
+            [(c.id, c.source, uncertainty.stated(c), decides[c.room]) for c in known],
+            columns=["claim", "source", "stated", "gpu"],
+        )
+        .dropna()
+        .merge(pd.concat(every), on=["claim", "gpu"])
     )
-    df = of.dropna().merge(pd.concat(every), on=["claim", "gpu"])
-    df = df[["claim", "source", "gpu", "verdict", "stated"]].join(
-        df[["value", "low", "high"]].div(df["stated"], axis=0).rename(columns={"value": "ratio"})
+    ends = df[["value", "low", "high"]].div(df["stated"], axis=0).rename(columns={"value": "ratio"})
+    return (
+        df[["claim", "source", "gpu", "verdict", "stated"]]
+        .join(ends)
+        .query("low > 0")
+        .sort_values("ratio")
+        .sort_values("source", kind="stable")
     )
-    return df[df["low"] > 0].sort_values("ratio").sort_values("source", kind="stable")
 
 
 def forests(df: pd.DataFrame | None) -> Iterator[tuple[str, tuple[Any, pd.DataFrame], dict[str, str]]]:

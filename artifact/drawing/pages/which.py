@@ -155,8 +155,7 @@ def of_system(gpu_folder: Path, system: str) -> str:
     At which densities it is ahead of a dense multiplication and by how much, after how many multiplications that has
     paid for its preparation, and how real matrices fare.
     """
-    df = landscape.points(gpu_folder)
-    df = df[df["room"] == system].dropna(subset="speedup")
+    df = landscape.points(gpu_folder).query("room == @system").dropna(subset="speedup")
     made = text.page("which")
     made.add(_real(df))
     pays = landscape.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])
@@ -189,13 +188,15 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     table = table[table["columns"] > 0]
     every = table["behind"].gt(0).map({True: "at all, on the mean", False: "at all"})
     below = "below " + (100 * table["density"]).map("{:.3g} %".format)
-    told = table.assign(
-        measured=[f"{100 * low:g}–{plot.percent(high)}" for low, high in zip(table["from"], table["to"], strict=True)],
-        pays=below.mask(table["density"] == 0, "at none").mask(np.isinf(table["density"]), every),
-        dense=table["estimated"].map({True: "partly estimated", False: "measured"}),
-    )
     return (
-        told.groupby(["precision", "pattern", "measured", "pays", "dense"], sort=False)["columns"]
+        table.assign(
+            measured=[
+                f"{100 * low:g}–{plot.percent(high)}" for low, high in zip(table["from"], table["to"], strict=True)
+            ],
+            pays=below.mask(table["density"] == 0, "at none").mask(np.isinf(table["density"]), every),
+            dense=table["estimated"].map({True: "partly estimated", False: "measured"}),
+        )
+        .groupby(["precision", "pattern", "measured", "pays", "dense"], sort=False)["columns"]
         .agg(lambda n: ", ".join(map(plot.number, n)))
         .reset_index()
     )
@@ -274,14 +275,16 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
     """
     if not found:
         return None
-    named = [
-        df.assign(
-            precision=pool.about.precision,
-            advice=f"{pool.about.precision}, {df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}",
-        )
-        for pool, df in found
-    ]
-    data = pd.concat(named, ignore_index=True)
+    data = pd.concat(
+        [
+            df.assign(
+                precision=pool.about.precision,
+                advice=f"{pool.about.precision}, {df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}",
+            )
+            for pool, df in found
+        ],
+        ignore_index=True,
+    )
     return charts.boxes(
         data,
         charts.About({"ratio": "time over the best one's"}),

@@ -31,8 +31,9 @@ def grammar() -> str:
 
 def compiled() -> pd.DataFrame:
     """Return what the compiler makes of the template, for every target."""
-    df = pd.DataFrame(benchmark.compiled(benchmark.load(str(TEMPLATES / "template.cu"))))
-    return df.assign(spills=df["spills"].map({True: "yes", False: "none"}))
+    return pd.DataFrame(benchmark.compiled(benchmark.load(str(TEMPLATES / "template.cu")))).assign(
+        spills=lambda df: df["spills"].map({True: "yes", False: "none"})
+    )
 
 
 def arguments() -> pd.DataFrame:

@@ -162,10 +162,11 @@ CALLED = {variant: name(variant) for variant in NAMES}
 def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
     """Return variant, POINT and the speedup over a baseline, of those that were measured beside it, in their order."""
     at = list(records.POINT)
-    both = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)]).merge(
-        where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base")
+    return (
+        pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
+        .merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
+        .assign(speedup=lambda both: both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
     )
-    return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
 
 
 def sized(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
@@ -227,8 +228,11 @@ def peers(gpu: str) -> pd.DataFrame:
     """
     df = external.nearest(SYSTEM, "peers", gpu).numbers()
     ours, at = where(df, library=WCSR), ["label", "n"]
-    both = df.drop(ours.index).merge(ours[[*at, "cold_us"]], on=at, suffixes=("", "_ours"))
-    return both.assign(speedup=both["cold_us"] / both["cold_us_ours"])
+    return (
+        df.drop(ours.index)
+        .merge(ours[[*at, "cold_us"]], on=at, suffixes=("", "_ours"))
+        .assign(speedup=lambda both: both["cold_us"] / both["cold_us_ours"])
+    )
 
 
 def recomputed(table1: pd.DataFrame) -> pd.DataFrame:

@@ -295,10 +295,14 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
     rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
-    waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
-    df = df.assign(us=df["ns"] / 1e3, tbps=df["bytes"] / df["ns"] / 1e3, busy=100 * df["cycles"] / df["most_cycles"])
-    df = df.assign(reason=worst["reason"], waits=waits, kernel=df.index.map(experiments.name))
-    return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
+    return df.assign(
+        us=df["ns"] / 1e3,
+        tbps=df["bytes"] / df["ns"] / 1e3,
+        busy=100 * df["cycles"] / df["most_cycles"],
+        reason=worst["reason"],
+        waits=worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format),
+        kernel=df.index.map(experiments.name),
+    ).sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 
 @part
@@ -486,8 +490,11 @@ def tasks() -> Facts:
     say of it, on meshes of several sides.
     """
     before, after = map(apart.read, (scripts.IN_ROW_ORDER, scripts.EIGHT_TASKS))
-    both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
-    both = both.assign(gain=both["us_before"] / both["us_after"]).sort_values("gain", ascending=False, kind="stable")
+    both = (
+        before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
+        .assign(gain=lambda both: both["us_before"] / both["us_after"])
+        .sort_values("gain", ascending=False, kind="stable")
+    )
     gain, best = both.groupby("matrix", sort=False)["gain"].first(), both.iloc[0]
     gaining = gain[gain > FASTER]
     df = scripts.ruled(apart.read(scripts.TASKS))
@@ -581,11 +588,15 @@ def fastest(df: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFra
     group that is ahead, one of the categories. groups: name -> contenders.
     """
     at = list(records.POINT)
-    known = statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]]
-    us = {kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()}
-    times = pd.DataFrame(us).dropna(axis=1, how="all").dropna()
-    times = times.assign(winner=pd.Categorical(times.idxmin(axis=1), list(times)))
-    return known.join(times, how="inner").reset_index()
+    times = (
+        pd.DataFrame({kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()})
+        .dropna(axis=1, how="all")
+        .dropna()
+        .assign(winner=lambda times: pd.Categorical(times.idxmin(axis=1), list(times)))
+    )
+    return (
+        statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]].join(times, how="inner").reset_index()
+    )
 
 
 def split(points: pd.DataFrame) -> dict[str, Any]:
@@ -657,8 +668,11 @@ def accuracy(values: str, df: pd.DataFrame) -> Facts:
 def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
     """Return variant, label, n and gain, time in the given order over time reordered, where both were measured."""
     at = ["variant", "label", "n"]
-    both = where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR)).merge(rcm, on=at, suffixes=("_given", "_rcm"))
-    return both.assign(gain=both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
+    return (
+        where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR))
+        .merge(rcm, on=at, suffixes=("_given", "_rcm"))
+        .assign(gain=lambda both: both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
+    )
 
 
 @part

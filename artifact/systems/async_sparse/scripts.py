@@ -57,7 +57,6 @@ from artifact.measure import device as gpu
 from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, operands, windows
-from kernels.async_sparse.any_csr import HEIGHTS, Statistics, statistics
 from kernels.async_sparse.windows import Union
 from kernels.autotune import choices, knobs, search
 from kernels.contract import Problem
@@ -156,9 +155,10 @@ def price(df: pd.DataFrame) -> pd.DataFrame:
     How many matrices have three parts or more, and the mean over these.
     """
     ratio, auto = df["in_order_us"] / df["us"], df["auto"]
-    table = ratio.groupby(auto, sort=False).agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
     return (
-        table.assign(worst=table["worst"].map(df["matrix"]))
+        ratio.groupby(auto, sort=False)
+        .agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
+        .assign(worst=lambda table: table["worst"].map(df["matrix"]))
         .join(ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean))
         .fillna({"cut": 0})
         .reset_index()
@@ -286,9 +286,9 @@ def read() -> pd.DataFrame:
     And of the configurations in the model's pools their kernel and its terms.
     """
     of = {
-        row.matrix: Statistics(
+        row.matrix: any_csr.Statistics(
             *(row.m, row.k, row.nnz, row.longest),
-            {how: tuple(getattr(row, f"{begin}_{h}") for h in HEIGHTS) for how, begin in ORDERS.items()},
+            {how: tuple(getattr(row, f"{begin}_{h}") for h in any_csr.HEIGHTS) for how, begin in ORDERS.items()},
         )
         for row in apart.read(STATISTICS).itertuples()
     }
@@ -333,7 +333,7 @@ def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 
 def known(device: Any) -> Iterator[tuple]:
     """Yield the rows of candidate_matrices.csv."""
     for name, a in real(listed=False):
-        of = statistics(csr.to_device(a))
+        of = any_csr.statistics(csr.to_device(a))
         yield name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])
 
 
@@ -367,7 +367,7 @@ def fitted() -> None:
 # ---------------------------------------------------------------- the command
 
 
-_COLUMNS = " ".join(f"{begin}_{height}" for begin in ORDERS.values() for height in HEIGHTS)
+_COLUMNS = " ".join(f"{begin}_{height}" for begin in ORDERS.values() for height in any_csr.HEIGHTS)
 #: What is measured -> its file and its columns, its rows of a `cuda.core.Device`, the report on them.
 SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
     "plans": (PLANS, "matrix m k nnz n choice plan_us us cusparse cusparse_us cusparse_prepare_us", planned, paid),

@@ -172,8 +172,12 @@ def special(df: pd.DataFrame) -> pd.DataFrame:
 def as_the_source(cold: pd.DataFrame, warm: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over Blocked-ELL by this book's protocol and by the source's, on the same matrices."""
     here, there = (means(df[df["label"].isin(warm["label"])], LADDER, BELL) for df in (cold, warm))
-    table = pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)}).loc[here.index]
-    return table.reset_index(names="variant").assign(kernel=_named)
+    return (
+        pd.DataFrame({"cold": here, "warm": there, "stated": experiments.over_bell(table2)})
+        .loc[here.index]
+        .reset_index(names="variant")
+        .assign(kernel=_named)
+    )
 
 
 @given
@@ -211,10 +215,17 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
     Geometric mean and quartiles over the matrices: `value`, from `least` to `most`, of `what`.
     """
     of = df.groupby(df["variant"].map(TILES).rename("width"))["tflops"]
-    data = pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
-    data = data.reset_index().assign(extra=lambda df: padded(df["width"]) / N - 1)
-    said = where(text, quantity="tflops").dropna(subset=["size"])[["size", "low"]].set_axis(["width", "tflops"], axis=1)
-    said = said.assign(what="useful TFLOP/s", value=said["tflops"])
+    data = (
+        pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
+        .reset_index()
+        .assign(extra=lambda df: padded(df["width"]) / N - 1)
+    )
+    said = (
+        where(text, quantity="tflops")
+        .dropna(subset=["size"])[["size", "low"]]
+        .set_axis(["width", "tflops"], axis=1)
+        .assign(what="useful TFLOP/s", value=lambda said: said["tflops"])
+    )
     return plot.behind(
         pd.concat(
             [
@@ -268,8 +279,12 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
     With what was predicted before it was measured, and what the source states of the one that it keeps, at that point.
     """
     mean, base = means(df, LADDER, TORCH), pd.Series(BEFORE)
-    said = where(table3, quantity="speedup_cublas", n=df["n"].unique()).assign(variant=KEPT)
-    said = said[np.isclose(said["density"], df["density"].median(), rtol=0.05)].rename(columns={"low": "speedup"})
+    said = (
+        where(table3, quantity="speedup_cublas", n=df["n"].unique())
+        .loc[lambda said: np.isclose(said["density"], df["density"].median(), rtol=0.05)]
+        .assign(variant=KEPT)
+        .rename(columns={"low": "speedup"})
+    )
     return plot.behind(
         pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)})
         .assign(
@@ -308,8 +323,12 @@ def tried(df: pd.DataFrame) -> pd.DataFrame:
     Its time over theirs, by the share of blocks that is kept.
     """
     us = pivot(df, "median_us", "density").T
-    table = (us.loc["unit_ring"] / us).drop(index="unit_ring").rename(columns="{:.0%} kept".format)
-    return table.assign(instead=[family.TRIALS[variant][1] for variant in table.index])
+    return (
+        (us.loc["unit_ring"] / us)
+        .drop(index="unit_ring")
+        .rename(columns="{:.0%} kept".format)
+        .assign(instead=lambda table: [family.TRIALS[variant][1] for variant in table.index])
+    )
 
 
 @given
@@ -346,8 +365,12 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
     Geometric-mean TFLOP/s in TF32 over the matrices denser than a share, and in brackets the speedup of WCSR over that
     kernel; as measured here, and below it as stated.
     """
-    said = where(stated, n=n).pivot(index=["kernel", "density"], columns="quantity", values="low").reset_index()
-    said = said.assign(variant=said["kernel"].replace(OF_TABLE1), source="stated")
+    said = (
+        where(stated, n=n)
+        .pivot(index=["kernel", "density"], columns="quantity", values="low")
+        .reset_index()
+        .assign(variant=lambda said: said["kernel"].replace(OF_TABLE1), source="stated")
+    )
     known = [said]
     denser = {} if df is None else {d: where(df[filled(df) > d], n=n) for d in DENSITIES.values()}
     for d, here in denser.items():
@@ -383,12 +406,13 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame) -> pd.DataFrame:
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    data = pd.concat(
-        [*here, stated.assign(over=BELL, source="stated").rename(columns={"kernel": "variant"})], ignore_index=True
-    ).query("variant != over")
-    data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
-    place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
-    return data.assign(_place=place).sort_values(["n", "over", "_place"]).drop(columns="_place")
+    known, order = stated.assign(over=BELL, source="stated"), [*SHOWN, *rates.index]
+    return (
+        pd.concat([*here, known.rename(columns={"kernel": "variant"})], ignore_index=True)
+        .query("variant != over")
+        .assign(contender=lambda df: df["variant"].replace(OF_TABLE1), base=lambda df: df["over"].map(CALLED))
+        .sort_values(["n", "over", "contender"], key=lambda c: c.map(order.index) if c.name == "contender" else c)
+    )
 
 
 @given
@@ -399,9 +423,13 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     """
     found = speedups(df, variants, CSR)
     parts = found.assign(slow=found["speedup"] < SLOW).groupby(["variant", "n"], sort=False)
-    table = parts["speedup"].agg(mean=records.geomean, least="min", most="max", at="idxmin")
-    table = table.assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}")).reset_index()
-    return table.assign(kernel=table["variant"].map(called), matrix=table["at"].map(found["label"]))
+    return (
+        parts["speedup"]
+        .agg(mean=records.geomean, least="min", most="max", at="idxmin")
+        .assign(slow=parts["slow"].agg(lambda slow: f"{slow.sum()} of {len(slow)}"))
+        .reset_index()
+        .assign(kernel=lambda table: table["variant"].map(called), matrix=lambda table: table["at"].map(found["label"]))
+    )
 
 
 def peers(found: pd.DataFrame) -> pd.DataFrame:
@@ -412,8 +440,12 @@ def peers(found: pd.DataFrame) -> pd.DataFrame:
     names = {of: source for source, of in OF_TABLE1.items()} | {"cusparse_csr": "cuSPARSE CSR, in FP32"}
     size = np.where(found["nnz"] >= MILLION, "a million and more", "fewer")
     table = found.assign(size=size, library=found["library"].replace(names)).groupby(["size", "library", "n"])
-    means = table["speedup"].agg(matrices="size", mean=records.geomean, least="min", most="max")
-    return means.assign(error=table["error"].max()).reset_index()
+    return (
+        table["speedup"]
+        .agg(matrices="size", mean=records.geomean, least="min", most="max")
+        .assign(error=table["error"].max())
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- choices, errors, costs
@@ -429,8 +461,11 @@ def tasks() -> pd.DataFrame:
 
 def neighbours() -> pd.DataFrame:
     """Return what neighbours.csv beside the system has: time, DRAM's bytes, hits in L2."""
-    df = apart.read(scripts.NEIGHBOURS).assign(gb=lambda df: df["dram_read_bytes"] / 1e9)
-    return df.assign(mesh=df["side"].map("{}³".format), of_b=df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3))
+    return apart.read(scripts.NEIGHBOURS).assign(
+        gb=lambda df: df["dram_read_bytes"] / 1e9,
+        mesh=lambda df: df["side"].map("{}³".format),
+        of_b=lambda df: df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3),
+    )
 
 
 @given

@@ -126,15 +126,19 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
         where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library"), on=POINT
     )
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
-    groups = df.assign(
-        even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
-        mib=df["prepare_bytes"] / 2**20,
-    ).groupby("variant", sort=False)
-    return groups.agg(
-        **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
-        mib=("mib", "max"),
-        even=("even", "median"),
-    ).reset_index()
+    return (
+        df.assign(
+            even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
+            mib=df["prepare_bytes"] / 2**20,
+        )
+        .groupby("variant", sort=False)
+        .agg(
+            **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
+            mib=("mib", "max"),
+            even=("even", "median"),
+        )
+        .reset_index()
+    )
 
 
 def errors(everything: pd.DataFrame) -> pd.DataFrame:
@@ -192,9 +196,11 @@ def traffic(counters: Counters) -> pd.DataFrame:
     """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
     rows, key = counters.rows, [*SIZES, "variant"]
     memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
-    df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
     df = (
-        df.reset_index()
+        rows.assign(memory=memory, bytes=rows["value"] * size)
+        .groupby([*key, "memory"], sort=False)["bytes"]
+        .sum()
+        .reset_index()
         .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
         .sort_values("memory", kind="stable")
     )
@@ -209,8 +215,11 @@ def traffic(counters: Counters) -> pd.DataFrame:
 
 def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFrame:
     """Return times, rates and speedups of a sweep, and below them what the source states of both and a copy's rate."""
-    df = where(everything, experiment=experiment).join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
-    df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
+    df = (
+        where(everything, experiment=experiment)
+        .join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
+        .assign(speedup=lambda df: df["best_us"] / df["median_us"], source="measured")
+    )
     copy, stated = study.ceiling("copy", "gbps"), study.published(SWEEPS[experiment]).set_index("quantity")
     share = stated.loc[stated.index == "vram_throughput", ["low", "high"]].fillna(100) / 100 * copy
     said = [

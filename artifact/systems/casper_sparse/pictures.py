@@ -46,9 +46,12 @@ def warp_picture(csr) -> tuple[Any, pd.DataFrame]:
     """
     row = int(np.argmax(np.diff(csr.row_ptr) > 32))
     mine = slice(csr.row_ptr[row], csr.row_ptr[row + 1])
-    data = pd.DataFrame({"column": csr.col_idx[mine], "value": csr.val[mine].astype(float)})
-    data = data.rename_axis("nonzero").reset_index().assign(chunk=lambda df: df["nonzero"] // 32)
-    data["lane"] = data["nonzero"] % 32
+    data = (
+        pd.DataFrame({"column": csr.col_idx[mine], "value": csr.val[mine].astype(float)})
+        .rename_axis("nonzero")
+        .reset_index()
+        .assign(chunk=lambda df: df["nonzero"] // 32, lane=lambda df: df["nonzero"] % 32)
+    )
     step, formula = 0.96, "acc += sh_val[j] · B[sh_col[j]][its four columns]"
     cell, end, first = step * 0.92, 32 * step + 0.3, f"(j = 0: row {data['column'][0]} of B)"
     heads = {

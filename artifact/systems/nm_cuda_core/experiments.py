@@ -12,7 +12,6 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from artifact.baselines import cpu, cublas
-from artifact.baselines.cublas import READINGS
 from artifact.book.study import Study, pivot, where
 from artifact.drawing import compiled
 from artifact.measure import bench
@@ -27,7 +26,7 @@ PATTERN_KERNELS = ["baseline", "double_buffer", "zigzag", "element_wise"]
 ON_CPU = ["cpu_loop", "cpu_scipy", "cpu_blas"]
 CONTENDERS = {
     "scaling": [*VARIANTS, "cublas"],
-    "published": [*PUBLISHED, *LETTER, *READINGS],
+    "published": [*PUBLISHED, *LETTER, *cublas.READINGS],
     "cpu": [*PUBLISHED, *LETTER, "cublas", "cublas_handle", *ON_CPU],
     "element_wise": ["element_wise", "cublas"],
     "patterns": [*PATTERN_KERNELS, "cublas"],
@@ -134,7 +133,7 @@ def stated(study: Study) -> pd.Series:
 
 def measured(published: pd.DataFrame) -> pd.DataFrame:
     """Return the ms of each reading of cuBLAS by size, under the published protocol."""
-    return pivot(where(published, variant=READINGS), "median_us") / 1e3
+    return pivot(where(published, variant=cublas.READINGS), "median_us") / 1e3
 
 
 def compare(published: pd.DataFrame, theirs: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -152,7 +151,7 @@ def compare(published: pd.DataFrame, theirs: pd.Series) -> tuple[pd.DataFrame, p
     """
     times, own = measured(published) / 1e3, fit(theirs)
     both, rows, models = times.index.intersection(theirs.index), {}, {}
-    for reading in READINGS:
+    for reading in cublas.READINGS:
         extra = (times[reading] - times["cublas"]).clip(lower=0)  # a small one drowns in noise
         parts = pd.DataFrame({"kernel_scale": times["cublas"], "extra_scale": extra}).loc[both, lambda df: df.any()]
         scales, residuals = _nearest(parts.to_numpy(), theirs[both])

@@ -343,9 +343,13 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
     fit, (_, models) = experiments.fit(theirs), experiments.compare(published, theirs)
     extra, kernel = times.sub(times["cublas"], axis=0).clip(lower=0).drop(columns="cublas"), times["cublas"]
     tables = {"time_ms": times, "over_kernel_ms": extra, "scaled_ms": models, "part_ms": extra.assign(cublas=kernel)}
-    here = pd.DataFrame({name: table.stack() for name, table in tables.items()}).reindex(PARTS, level=1)
-    here = here.rename_axis(["size", "variant"]).reset_index().assign(source="measured")
-    here["part"] = here["variant"].map(PARTS)
+    here = (
+        pd.DataFrame({name: table.stack() for name, table in tables.items()})
+        .reindex(PARTS, level=1)
+        .rename_axis(["size", "variant"])
+        .reset_index()
+        .assign(source="measured", part=lambda here: here["variant"].map(PARTS))
+    )
     terms = fit.terms(theirs.index)
     ms = {"time_ms": 1e3 * theirs, "stated_ms": 1e3 * theirs, "fitted_ms": terms.sum(axis=1)}
     df = pd.concat(
@@ -356,8 +360,7 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
             ).assign(source="stated", variant="cublas"),
         ],
         ignore_index=True,
-    )
-    df = df.assign(row=df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"))
+    ).assign(row=lambda df: df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"))
     whole = df.groupby("row")["part_ms"].transform("sum")
     return df.assign(share=100 * df["part_ms"] / whole, whole_ms=whole).sort_values(["size", "source"], kind="stable")
 
@@ -368,10 +371,10 @@ def variants(df: pd.DataFrame, base: str) -> pd.DataFrame:
     With whether it is the fastest, or within 2% of it, by which runs of one kernel differ.
     """
     over, best = df["m"].map(by(df, base)) / df["median_us"], df.groupby("m")["median_us"].transform("min")
-    df = df.assign(size=df["m"], time_ms=df["median_us"] / 1e3, over_baseline=over, kernel=df["variant"])
-    return df.assign(fastest=df["median_us"] <= 1.02 * best, source="measured")[
-        ["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]
-    ]
+    return df.assign(
+        **{"source": "measured", "kernel": df["variant"], "size": df["m"], "time_ms": df["median_us"] / 1e3},
+        **{"over_baseline": over, "fastest": df["median_us"] <= 1.02 * best},
+    )[["source", "experiment", "variant", "kernel", "size", "time_ms", "over_baseline", "fastest"]]
 
 
 def as_published(study: Study, published: pd.DataFrame) -> pd.DataFrame:
@@ -390,9 +393,12 @@ def stalls(study: Study) -> pd.DataFrame:
     share = table.div(table.sum(axis=1), axis=0).max().sort_values(ascending=False)
     apart = share[(share >= 0.05) | (share > 0) & share.index.isin(["long_scoreboard", "barrier", "drain"])].index[:9]
     table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
-    df = table.rename_axis(columns="reason").stack().rename("warps_stalled_per_issue").reset_index()
-    return df.rename(columns={"m": "size"}).assign(
-        total=df.groupby(["m", "variant"])["warps_stalled_per_issue"].transform("sum")
+    return (
+        table.rename_axis(index=["size", "variant"], columns="reason")
+        .stack()
+        .rename("warps_stalled_per_issue")
+        .reset_index()
+        .assign(total=lambda df: df.groupby(["size", "variant"])["warps_stalled_per_issue"].transform("sum"))
     )
 
 
@@ -409,8 +415,8 @@ def element_wise(scaling: pd.DataFrame, element: pd.DataFrame) -> pd.DataFrame:
         .div(by(scaling, "baseline"), axis=0)
         .rename_axis("size")
         .reset_index()
+        .melt("size", var_name="line", value_name="time_over_baseline")
     )
-    table = table.melt("size", var_name="line", value_name="time_over_baseline")
     return table.assign(variant=np.where(table["line"] == "cuBLAS, dense", "cublas", "element_wise"))
 
 
@@ -473,8 +479,12 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
         where(exact, variant=LETTER[0]).drop_duplicates(NUMBER), on=["metric", "source", "size"], suffixes=("", "_base")
     )
     over = pairs["low"] / pairs["low_base"]
-    data = pd.concat([values, pairs.assign(quantity="ratio", low=over, high=over)])[[*NUMBER, "low", "high"]]
-    data = data.dropna(subset=["low", "high"], how="all").dropna(subset=NUMBER).drop_duplicates(NUMBER)
+    data = (
+        pd.concat([values, pairs.assign(quantity="ratio", low=over, high=over)])[[*NUMBER, "low", "high"]]
+        .dropna(subset=["low", "high"], how="all")
+        .dropna(subset=NUMBER)
+        .drop_duplicates(NUMBER)
+    )
     data, unit = data.astype({"size": int}), np.where(data["quantity"] == "ratio", "×", "")
     shown = data.assign(text=[*map(_between, data["low"], data["high"], unit)])
     shown["title"] = data["variant"] + np.where(unit == "×", " ratio", "")
@@ -508,12 +518,12 @@ def pipes(study: Study) -> pd.DataFrame:
 
 def patterns(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups over cuBLAS at one size, by pattern, beside what skipping the zeros alone would give."""
-    table = (
+    return (
         pd.DataFrame({v: ratio(df, v, "cublas", ["label", "density"]) for v in PATTERN_KERNELS})
         .reset_index()
         .replace({"label": {"": "2:4"}})
+        .assign(ideal=lambda table: 1 / table["density"])
     )
-    return table.assign(ideal=1 / table["density"])
 
 
 def on_cpu(sequential: pd.DataFrame) -> pd.DataFrame:

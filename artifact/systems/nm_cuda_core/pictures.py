@@ -17,8 +17,10 @@ def nm_picture(b: nm.Nm):
     """
     row, column = np.indices(b.val.shape).reshape(2, -1)
     index, values = np.asarray(nm.per_column_index(b)).ravel(), np.asarray(b.val, float).ravel()
-    data = pd.DataFrame({"compressed_row": row, "column": column, "vector": column // b.vector})
-    data = data.assign(group=row // b.keep, row=index, value=values)
+    data = pd.DataFrame(
+        {"compressed_row": row, "column": column, "vector": column // b.vector}
+        | {"group": row // b.keep, "row": index, "value": values}
+    )
     lefts, colours = (b.n + 2.6) * np.arange(3), np.take(ROWS, data["group"], mode="wrap")
     texts, columns = data["value"].map(sketch.short), np.arange(b.n)
     titles = (f"B: {b.k} × {b.n}, {b.keep}:{b.group} along K", f"values: {b.w} × {b.n}", "index: rows of B")

@@ -181,8 +181,11 @@ class Spmm(study.Study):
         METRICS, us, useful (FFMA of all issued), useful_flops, tflops, bytes of DRAM, of reads of L2 (32 B a sector),
         of shared memory (128 B a wavefront). cuBLAS multiplies the dense matrix at every density.
         """
-        df = self.counters.where(variant=PROFILED, m=BIG, n=BIG, k=BIG).wide(METRICS, "density")
-        df = df.reindex(columns=["variant", "density", *METRICS.values()])
+        df = (
+            self.counters.where(variant=PROFILED, m=BIG, n=BIG, k=BIG)
+            .wide(METRICS, "density")
+            .reindex(columns=["variant", "density", *METRICS.values()])
+        )
         flops = 2.0 * BIG**3 * df["density"].where(~df["variant"].str.startswith("cublas"), 1.0)
         return df.assign(
             us=df["ns"] / 1e3,
@@ -341,10 +344,14 @@ def peak_shares(spmm: Spmm) -> pd.DataFrame:
 
 def published_speedups(fig9: pd.DataFrame) -> pd.DataFrame:
     """Return Fig. 9 as speedups over cuBLAS on the same GPU: gpu, library, density, point, m, n, k, speedup."""
-    rows = fig9[fig9["library"] != "cublas"].join(
-        fig9[fig9["library"] == "cublas"].set_index(["gpu", "point"])["tflops"].rename("dense"), on=["gpu", "point"]
+    return (
+        fig9[fig9["library"] != "cublas"]
+        .join(
+            fig9[fig9["library"] == "cublas"].set_index(["gpu", "point"])["tflops"].rename("dense"), on=["gpu", "point"]
+        )
+        .assign(speedup=lambda rows: rows["tflops"] / rows["dense"])
+        .drop(columns=["tflops", "dense"])
     )
-    return rows.assign(speedup=rows["tflops"] / rows["dense"]).drop(columns=["tflops", "dense"])
 
 
 def against(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:

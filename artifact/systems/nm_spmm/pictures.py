@@ -289,8 +289,7 @@ def schedule(durations: Mapping[str, float], steps: int, overlap: bool) -> pd.Da
         else:
             time = compute(step, time)
             time = bar(step + 1, "load", bar(step + 1, "col_info", time))
-    df = pd.DataFrame(bars, columns=["step", "lane", "what", "start", "end"])
-    return df[df["end"] > df["start"]]
+    return pd.DataFrame(bars, columns=["step", "lane", "what", "start", "end"]).query("end > start")
 
 
 def period_of(bars: pd.DataFrame) -> float:

@@ -170,8 +170,15 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
 def packing(packed: pd.DataFrame) -> pd.DataFrame:
     """Return TFLOP/s of V3 packed and with all rows staged, by sparsity, and what four vectors need of A's rows."""
-    df = rates(packed).assign(won=by_density(over(packed, "v3_packed", "v3_unpacked"))).reset_index()
-    return df.assign(sparsity=df["density"].map(sparsity), needed=[analysis.needed_share(d, 4) for d in df["density"]])
+    return (
+        rates(packed)
+        .assign(won=by_density(over(packed, "v3_packed", "v3_unpacked")))
+        .reset_index()
+        .assign(
+            sparsity=lambda df: df["density"].map(sparsity),
+            needed=lambda df: [analysis.needed_share(d, 4) for d in df["density"]],
+        )
+    )
 
 
 def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
@@ -182,8 +189,11 @@ def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     rows, own = useful(df), spmm.published("fig8").query("library in @CLASSES")
     peaks = spmm.published("tables").query("quantity == 'peak_fp32'").set_index("of")["value"].astype(float)
     best = own.loc[own.groupby(PLACE)["tflops"].idxmax(), ["gpu", "library", *PLACE, "tflops"]]
-    stated = worded(best[best["density"].isin(rows["density"])]).assign(tflops=lambda at: at["tflops"] * at["density"])
-    stated = stated.assign(per_cent=100 * stated["tflops"] / stated["gpu"].map(peaks), line="theirs")
+    stated = worded(best[best["density"].isin(rows["density"])]).assign(
+        tflops=lambda at: at["tflops"] * at["density"],
+        per_cent=lambda at: 100 * at["tflops"] / at["gpu"].map(peaks),
+        line="theirs",
+    )
     both = joined(rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, line=rows["variant"]), stated)
     return both.assign(size=sizes_of(both), gflop=2e-9 * both[["m", "n", "k"]].prod(axis=1))
 
@@ -207,9 +217,13 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     """
     ours, one_pass = by_size.rename(columns={"variant": "library"}), stated.assign(tflops=stated["tflops_one_pass"])
     heads = {"here": ours, "theirs": stated, "theirs, one pass": one_pass}
-    df = pd.concat(heads, names=["head"]).reset_index("head").query("library in @CLASSES")
-    df = df[df.groupby(PLACE)["head"].transform("nunique") == len(heads)]
-    df = df.assign(share=df["tflops"] / df.groupby([*PLACE, "head"])["tflops"].transform("max"), size=sizes_of(df))
+    df = (
+        pd.concat(heads, names=["head"])
+        .reset_index("head")
+        .query("library in @CLASSES")
+        .loc[lambda df: df.groupby(PLACE)["head"].transform("nunique") == len(heads)]
+        .assign(share=lambda df: df["tflops"] / df.groupby([*PLACE, "head"])["tflops"].transform("max"), size=sizes_of)
+    )
     means = df.pivot_table("share", "size", ["library", "head"], aggfunc=records.geomean)[CLASSES]
     return means.set_axis([", ".join(column) for column in means], axis=1).assign(
         matrix=[f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in means.index]
@@ -225,8 +239,12 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
     points = stated.drop_duplicates("place").set_index(["m", "n", "k"])["place"]
     stated = stated[stated["gpu"].isin([only] if only else stated["gpu"])]
     stated = stated.assign(panel=spmm.here.name if only else stated["gpu"], line=stated["library"])
-    rows = df[RECORD].join(by(df, "cublas", key=PLACE).rename("dense"), on=PLACE).join(points, on=["m", "n", "k"])
-    rows = rows.assign(speedup=rows["dense"] / rows["median_us"], panel=spmm.here.name, line=rows["variant"])
+    rows = (
+        df[RECORD]
+        .join(by(df, "cublas", key=PLACE).rename("dense"), on=PLACE)
+        .join(points, on=["m", "n", "k"])
+        .assign(speedup=lambda df: df["dense"] / df["median_us"], panel=spmm.here.name, line=df["variant"])
+    )
     both = joined(rows[rows["variant"] != "cublas"].drop(columns="dense"), stated)
     ideal = both.drop_duplicates(["panel", "density", "place"]).assign(line="ideal, M/N", source="ideal", variant=None)
     return worded(pd.concat([both, ideal.assign(speedup=1 / ideal["density"])], ignore_index=True))
@@ -234,23 +252,28 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
 def llama_means(points: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means and ranges of the speedups at each sparsity. points: `llama_points`."""
-    groups = points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
-    df = groups.agg(points="count", least="min", most="max", mean=records.geomean).reset_index()
-    df = worded(df.assign(low=df["least"], high=df["most"], variant=df["line"]))
-    return df.rename(columns={"panel": "gpu", "line": "contender"})
+    df = (
+        points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
+        .agg(points="count", least="min", most="max", mean=records.geomean)
+        .reset_index()
+    )
+    return worded(df.assign(low=df["least"], high=df["most"], variant=df["line"])).rename(
+        columns={"panel": "gpu", "line": "contender"}
+    )
 
 
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
-    pairs = {v: (v, "cublas") for v in ("auto", "v3", "nmsparse_vw32")}
-    pairs |= {f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")}
+    pairs = {v: (v, "cublas") for v in ("auto", "v3", "nmsparse_vw32")} | {
+        f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")
+    }
     theirs = model.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
-    found = (
+    return (
         pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
         .join(theirs.agg(records.geomean).unstack())
         .reset_index()
+        .assign(sparsity=lambda df: df["density"].map(sparsity), ideal=lambda df: 1 / df["density"])
     )
-    return found.assign(sparsity=found["density"].map(sparsity), ideal=1 / found["density"])
 
 
 # ---------------------------------------------------------------- against the authors' kernels
@@ -262,25 +285,38 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     Ours, and in another run the authors' own kernels; over: `auto` over their NM-SpMM; points: of a mean.
     """
     us, theirs = pivot(df, "median_us", PLACE), spmm.others("anchors").numbers()
-    wide = us.rdiv(us["cublas"], axis=0)[["auto", *OURS.values()]]
-    wide = wide.join(theirs.pivot(index=PLACE, columns="library", values="speedup")[[*OURS]])
-    means = wide.groupby(level="density", sort=False).agg(records.geomean).reset_index()
-    means = means.assign(points=len(wide.groupby(["m", "n", "k"])), shape="geometric mean")
-    wide = wide.assign(shape=[shape(at[:3]) for at in wide.index]).reset_index()
-    both = pd.concat([wide, means], ignore_index=True)
-    both = both.assign(over=both["auto"] / both["nm_spmm"], sparsity=both["density"].map(sparsity))
-    long = both.melt([*PLACE, "points", "over", "sparsity", "shape"], var_name="contender", value_name="speedup")
-    long = long.assign(variant=long["contender"].replace(OURS), over=long["over"].where(long["contender"] == "auto"))
-    return long.assign(source=np.where(long["contender"].isin([*OURS]), "stated", "measured"))
+    wide = us.rdiv(us["cublas"], axis=0)[["auto", *OURS.values()]].join(
+        theirs.pivot(index=PLACE, columns="library", values="speedup")[[*OURS]]
+    )
+    means = (
+        wide.groupby(level="density", sort=False)
+        .agg(records.geomean)
+        .reset_index()
+        .assign(points=len(wide.groupby(["m", "n", "k"])), shape="geometric mean")
+    )
+    return (
+        pd.concat([wide.assign(shape=[shape(at[:3]) for at in wide.index]).reset_index(), means], ignore_index=True)
+        .assign(over=lambda df: df["auto"] / df["nm_spmm"], sparsity=lambda df: df["density"].map(sparsity))
+        .melt([*PLACE, "points", "over", "sparsity", "shape"], var_name="contender", value_name="speedup")
+        .assign(
+            variant=lambda df: df["contender"].replace(OURS),
+            over=lambda df: df["over"].where(df["contender"] == "auto"),
+            source=lambda df: np.where(df["contender"].isin([*OURS]), "stated", "measured"),
+        )
+    )
 
 
 def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
     auto = model.against(anchored, theirs)["auto"].dropna()
     big = theirs[(theirs["library"] == "nm_spmm") & (theirs[["m", "n", "k"]] == BIG).all(axis=1)]
-    df = pd.DataFrame({"all": by_density(auto), "theirs": big.set_index("density")["speedup"]})
-    df = df.assign(over=model.at_big(auto)).sort_index(ascending=False)
-    return df.assign(auto=df["theirs"] * df["over"], sparsity=df.index.map(sparsity))
+    return (
+        pd.DataFrame(
+            {"all": by_density(auto), "theirs": big.set_index("density")["speedup"], "over": model.at_big(auto)}
+        )
+        .sort_index(ascending=False)
+        .assign(auto=lambda df: df["theirs"] * df["over"], sparsity=lambda df: df.index.map(sparsity))
+    )
 
 
 def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
@@ -330,8 +366,11 @@ def trials(trials: pd.DataFrame) -> pd.DataFrame:
 
 def counters(counted: pd.DataFrame) -> pd.DataFrame:
     """Return what the counters say at 50 and 87.5% sparsity. counted: `Spmm.counted`."""
-    rows = counted[counted["density"].isin(DENSITIES)].sort_values("density", ascending=False, kind="stable")
-    return rows.assign(sparsity=rows["density"].map(sparsity))
+    return (
+        counted[counted["density"].isin(DENSITIES)]
+        .sort_values("density", ascending=False, kind="stable")
+        .assign(sparsity=lambda rows: rows["density"].map(sparsity))
+    )
 
 
 # ---------------------------------------------------------------- beyond the paper
@@ -404,10 +443,11 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
 @given
 def tensor(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal."""
-    rows = model.compared(df)
-    return rows.assign(
-        ideal=1 / rows["density"],
-        line=[f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()],
+    return model.compared(df).assign(
+        ideal=lambda rows: 1 / rows["density"],
+        line=lambda rows: [
+            f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()
+        ],
     )
 
 

@@ -81,12 +81,12 @@ def asked(df: pd.DataFrame) -> pd.DataFrame:
     Experiment, m, n, k, ms (of the launches that were kept, of all contenders; flushes and warm-up are not recorded),
     times.
     """
-    found = (
+    return (
         df.assign(ms=df["median_us"] * df["samples"] / 1e3)
         .groupby(["experiment", "m", "n", "k"], sort=False, as_index=False)["ms"]
         .sum()
+        .assign(times=lambda found: 1 + (found["ms"] / (1e3 * bench.SAMPLE_EVERY_S)).astype(int))
     )
-    return found.assign(times=1 + (found["ms"] / (1e3 * bench.SAMPLE_EVERY_S)).astype(int))
 
 
 def activity(launches: pd.DataFrame) -> pd.DataFrame:
@@ -145,8 +145,9 @@ def predicted(variant: str, size: int, sms: int) -> float:
 def clocks(rows: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return the tuner's model beside the clocks that were counted: size, variant, clocks, predicted, error."""
     mine = rows[rows["variant"].isin(STREAMING)][["size", "variant", "clocks"]].reset_index(drop=True)
-    found = mine.assign(predicted=[predicted(r.variant, r.size, sms) for r in mine.itertuples()])
-    return found.assign(error=found["predicted"] / found["clocks"] - 1)
+    return mine.assign(predicted=[predicted(r.variant, r.size, sms) for r in mine.itertuples()]).assign(
+        error=lambda found: found["predicted"] / found["clocks"] - 1
+    )
 
 
 def both(rows: pd.DataFrame, sms: int) -> pd.DataFrame:
@@ -164,8 +165,7 @@ def both(rows: pd.DataFrame, sms: int) -> pd.DataFrame:
             port=[port_bytes(system.RUNGS[variant][0], size) / 1e9 for size in mine["size"]],
         )
 
-    found = held_out(rows, made=unseen)
-    return found[found["variant"].isin(STREAMING)].reset_index(drop=True)
+    return where(held_out(rows, made=unseen), variant=STREAMING).reset_index(drop=True)
 
 
 class View(NamedTuple):
@@ -192,9 +192,9 @@ def eight(chapter: Chapter) -> pd.DataFrame:
 
     Empty where nothing was counted.
     """
-    rows = activity(launches(chapter.counters_of("fp8"), chapter.machine))
-    rows = rows[rows["variant"].isin(EIGHT)]
-    return rows.sort_values(["size", "variant"], key=lambda c: c.map(EIGHT.index) if c.name == "variant" else c)
+    return where(activity(launches(chapter.counters_of("fp8"), chapter.machine)), variant=EIGHT).sort_values(
+        ["size", "variant"], key=lambda c: c.map(EIGHT.index) if c.name == "variant" else c
+    )
 
 
 # ---------------------------------------------------------------- what the page shows
@@ -209,11 +209,15 @@ def table(chapter: Chapter) -> pd.DataFrame | None:
     if not tells:
         return None
     told = where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]]
-    df = at.join(told).assign(
-        harness=at["clocks"] * 1e3 / where(chapter.ladder, m=size).set_index("variant")["median_us"],
-        error=100 * where(held_out(rows), size=size).set_index("variant")["error"],
+    return (
+        at.join(told)
+        .assign(
+            harness=at["clocks"] * 1e3 / where(chapter.ladder, m=size).set_index("variant")["median_us"],
+            error=100 * where(held_out(rows), size=size).set_index("variant")["error"],
+        )
+        .dropna(subset="harness")
+        .reset_index()
     )
-    return df[df["harness"].notna()].reset_index()
 
 
 def shares(chapter: Chapter) -> pd.DataFrame | None:

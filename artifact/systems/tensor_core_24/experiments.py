@@ -295,8 +295,8 @@ def launches(counters: Counters, machine: Machine) -> pd.DataFrame:
         Counters(counters.rows.query("m == n and n == k"))
         .wide({metric: name for name, (metric, _) in COUNTED.items()}, "m")
         .rename(columns={"m": "size"})
+        .reindex(columns=["size", "variant", *COUNTED])
     )
-    table = table.reindex(columns=["size", "variant", *COUNTED])
     table[[*COUNTED]] = table[[*COUNTED]] / [float(unit) for _, unit in COUNTED.values()]
     clocks = table["us"] * table["ghz"]
     return table.assign(clocks=clocks / 1e3, port_per_clock=table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3)
@@ -404,8 +404,12 @@ def ladder_rows(report: pd.DataFrame, *names: str) -> pd.DataFrame:
 
     Their first instantiation, which is of BF16 and whole tiles, with the shared memory of a rung's block.
     """
-    rows = report[report["variant"].isin(names or system.RUNGS)].drop_duplicates(["variant", "target"])
-    return rows.assign(spilled=rows["spills"].map({True: "yes", False: "no"})).join(rungs()["shared"], on="variant")
+    return (
+        report[report["variant"].isin(names or system.RUNGS)]
+        .drop_duplicates(["variant", "target"])
+        .assign(spilled=lambda rows: rows["spills"].map({True: "yes", False: "no"}))
+        .join(rungs()["shared"], on="variant")
+    )
 
 
 def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -513,8 +517,10 @@ def epilogue(run: Run) -> dict[str, float] | None:
     run.device.sync()
     c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (added["c"], bound.result()))
     wanted = ALPHA * verification.oracle(small, on="cpu").values + BETA * c + cupy.asnumpy(added["bias"])[:, None]
-    bounds = {"plain_us": system.prepare("auto", large, run.device)}
-    bounds |= {"all_us": system.prepare("auto", large, run.device, **more(large))}
+    bounds = {
+        "plain_us": system.prepare("auto", large, run.device),
+        "all_us": system.prepare("auto", large, run.device, **more(large)),
+    }
     return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | {
         name: timing.median_us for name, timing in bench.time(bounds, run.device).items()
     }

@@ -24,7 +24,6 @@ import cupy
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from artifact import command
 from artifact.measure import apart, device
@@ -88,7 +87,7 @@ class DenseFP8(nn.Module):
         """Return x in e4m3 with its scale, padded to the rows that the library takes."""
         lines = x.reshape(-1, x.shape[-1])
         missing = max(self.rows - lines.shape[0], 0)
-        return quantised(functional.pad(lines, (0, 0, 0, missing)) if missing else lines)
+        return quantised(nn.functional.pad(lines, (0, 0, 0, missing)) if missing else lines)
 
     def forward(self, x, done=None):
         """done: x as `quantise` makes it, which layers that read the same share."""
@@ -107,8 +106,10 @@ class Decoder(nn.Module):
     def __init__(self, model: Model):
         super().__init__()
         hidden, inner, heads, keys = model.hidden, model.inner, HEAD * model.heads, HEAD * model.keys
-        sizes = {"q": (hidden, heads), "k": (hidden, keys), "v": (hidden, keys), "o": (heads, hidden)}
-        sizes |= {"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)}
+        sizes = {
+            **{"q": (hidden, heads), "k": (hidden, keys), "v": (hidden, keys), "o": (heads, hidden)},
+            **{"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)},
+        }
         for name, (inputs, outputs) in sizes.items():
             made = nn.Linear(inputs, outputs, bias=model.bias and name in "qkv", **BF16)
             setattr(self, f"{name}_proj", made)
@@ -122,10 +123,10 @@ class Decoder(nn.Module):
         q = turned(self.q_proj(*read).view(shape).transpose(1, 2), cos, sin)
         keys[:, :, at] = turned(self.k_proj(*read).view(shape).transpose(1, 2), cos, sin)
         values[:, :, at] = self.v_proj(*read).view(shape).transpose(1, 2)
-        seen = functional.scaled_dot_product_attention(q, keys, values, is_causal=causal, enable_gqa=True)
+        seen = nn.functional.scaled_dot_product_attention(q, keys, values, is_causal=causal, enable_gqa=True)
         h = h + self.o_proj(seen.transpose(1, 2).reshape(sequences, tokens, -1))
         read = self.read(self.between(h), self.gate_proj)
-        return h + self.down_proj(functional.silu(self.gate_proj(*read)) * self.up_proj(*read))
+        return h + self.down_proj(nn.functional.silu(self.gate_proj(*read)) * self.up_proj(*read))
 
     def read(self, x, by):
         """Return what several layers are called with: FP8 quantises once for all of them."""
@@ -259,8 +260,12 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
 def host_rows() -> Iterator[tuple]:
     """Yield the rows of model_host.csv: eager calls, none of which waits for the GPU."""
     linear = nn.Linear(*HOST_SIZE, bias=False, **BF16)
-    layers = {"nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear)}
-    layers |= {"DenseFP8": DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear)}
+    layers = {
+        "nn.Linear": linear,
+        "SemiStructuredLinear": SemiStructuredLinear.of(linear),
+        "DenseFP8": DenseFP8(linear),
+        "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear),
+    }
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
         call, wait = partial(layer, torch.randn(tokens, HOST_SIZE[0], **BF16)), torch.cuda.synchronize
         s = timeit.repeat(call, wait, repeat=HOST_BATCHES + 1, number=HOST_CALLS)[1:]

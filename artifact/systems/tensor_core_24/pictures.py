@@ -33,11 +33,13 @@ def meta_picture(a: two_four.TwoFour):
     """
     meta, at, c, group = int(a.meta[0, 0]), np.arange(8), np.arange(16), np.arange(4)
     position = meta >> 2 * at & 3
-    data = pd.DataFrame({"group": at // 2, "column": 4 * (at // 2) + position, "position": position})
-    data = data.assign(
-        bits=[f"{p:02b}" for p in position],
-        value=half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float),
-        meta=f"0x{meta:04X}",
+    data = pd.DataFrame(
+        {
+            **{"group": at // 2, "column": 4 * (at // 2) + position, "position": position},
+            "bits": [f"{p:02b}" for p in position],
+            "value": half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float),
+            "meta": f"0x{meta:04X}",
+        }
     )
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     own, texts, column, zeros = (
@@ -85,10 +87,13 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
     swizzled = two_four.swizzle(np.arange(rows * 4, dtype=np.uint16).reshape(rows, 4), rows, 64)
     y, x = np.indices(swizzled.shape).reshape(2, -1)
     row, column = np.divmod(swizzled.ravel().astype(int), 4)
-    data = pd.DataFrame({"row": row, "column": column, "swizzled_row": y, "swizzled_column": x})
-    data = data.assign(register=y // 8, lane=4 * (y % 8) + x // 2, half=np.where(x % 2, "high", "low"))
-    data = data.assign(selector=column // 2, meta=[f"0x{word:04X}" for word in meta[row, column]])
-    return data.sort_values(["row", "column"], ignore_index=True)
+    return pd.DataFrame(
+        {
+            **{"row": row, "column": column, "swizzled_row": y, "swizzled_column": x},
+            **{"register": y // 8, "lane": 4 * (y % 8) + x // 2, "half": np.where(x % 2, "high", "low")},
+            **{"selector": column // 2, "meta": [f"0x{word:04X}" for word in meta[row, column]]},
+        }
+    ).sort_values(["row", "column"], ignore_index=True)
 
 
 def _array(meta: np.ndarray) -> list[Mark]:

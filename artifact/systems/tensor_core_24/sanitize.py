@@ -99,10 +99,11 @@ def _right(problem, activation: str, inputs: np.ndarray | None = None) -> verifi
 
     inputs: (tokens, k), of other inputs than the problem's.
     """
-    if inputs is None:
-        product = verification.oracle(problem, on="cpu").values
-    else:
-        product = two_four.to_dense(problem.host().a).astype(np.float64) @ inputs.T
+    product = (
+        verification.oracle(problem, on="cpu").values
+        if inputs is None
+        else two_four.to_dense(problem.host().a).astype(np.float64) @ inputs.T
+    )
     return verification.reference(FUNCTIONS[activation](product + normal(16, problem.m)[:, None]))
 
 

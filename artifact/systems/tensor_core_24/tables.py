@@ -89,19 +89,25 @@ def rows(post: Chapter) -> pd.DataFrame:
 
 def linear(post: Chapter, experiment: str) -> pd.DataFrame:
     """Return ours and over both libraries in the layout of a linear layer, BF16 and FP8, a row for each shape."""
-    half = over(post, experiment).round({"auto": 1})
-    return half.merge(
-        over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
-        "left",
-        left_on="shape",
-        right_on="shape_eight",
+    return (
+        over(post, experiment)
+        .round({"auto": 1})
+        .merge(
+            over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
+            "left",
+            left_on="shape",
+            right_on="shape_eight",
+        )
     )
 
 
 def float16(post: Chapter) -> pd.DataFrame:
     """Return FP16 beside BF16 at 4096³."""
-    both = where(post["square"], m=4096).merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
-    return both.assign(over=both["tflops_fp"] / both["tflops"])
+    return (
+        where(post["square"], m=4096)
+        .merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
+        .assign(over=lambda both: both["tflops_fp"] / both["tflops"])
+    )
 
 
 def eight_rungs(post: Chapter) -> pd.DataFrame:
@@ -150,8 +156,11 @@ def host() -> pd.DataFrame:
 
 def stated(post: Chapter, quantity: str) -> pd.DataFrame:
     """Return what the source states of its kernel, and of the library, at each size."""
-    rows = post.stated("benchmarks", quantity).dropna(subset="size")[["variant", "size", "value"]]
-    return rows.assign(size=rows["size"].astype(int), source="stated")
+    return (
+        post.stated("benchmarks", quantity)
+        .dropna(subset="size")[["variant", "size", "value"]]
+        .assign(size=lambda rows: rows["size"].astype(int), source="stated")
+    )
 
 
 def throughput(post: Chapter) -> pd.DataFrame:
@@ -180,10 +189,9 @@ def share_of_peak(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of what a loop of each contender's own instruction sustains."""
     of = dict.fromkeys(("auto", "cusparselt"), "wgmma.sp") | {"cublaslt": "wgmma (dense)", "mma_sp": "mma.sp"}
     df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
-    df = df[df["ceiling"].isin(post.loops.index)]
     top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
-    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)), said)
+    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said)
     return df.assign(per_cent=100 * df["tflops"] / df["peak"])
 
 

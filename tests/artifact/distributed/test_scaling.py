@@ -13,6 +13,7 @@ from scaled import rows
 
 from artifact.distributed import scaling
 from artifact.distributed.scaling import OURS, Case, Panels
+from artifact.measure import verification
 from kernels import distributed
 from kernels.distributed import generate, partition
 from kernels.formats import csr, half
@@ -108,7 +109,7 @@ def test_a_sampled_element_is_held_to_its_limit(dtype, share):
     if share < 1:
         assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
     else:
-        refused("an error of .* at sampled rows, over", scaling.checked, *asked, kind=scaling.Wrong)
+        refused("an error of .* at sampled rows, over", scaling.checked, *asked, kind=verification.WrongResult)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

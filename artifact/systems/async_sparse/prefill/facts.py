@@ -69,8 +69,13 @@ def over_dense(df: pd.DataFrame, dense: str = DENSE) -> pd.DataFrame:
     The others have the first share of blocks.
     """
     us = where(df, density=DENSITIES[0]).pivot_table(index="n", columns="variant", values="median_us", aggfunc="last")
-    over = (1 / us[[name for name in CALLED if name in us and name != dense]]).mul(us[dense], axis=0)
-    return over.rename(columns=CALLED).assign(ms=us[dense] / 1e3).reset_index()
+    return (
+        (1 / us[[name for name in CALLED if name in us and name != dense]])
+        .mul(us[dense], axis=0)
+        .rename(columns=CALLED)
+        .assign(ms=us[dense] / 1e3)
+        .reset_index()
+    )
 
 
 def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
@@ -114,9 +119,12 @@ def in_parts(parts: pd.DataFrame) -> pd.DataFrame:
     """
     df = parts.drop_duplicates(["n", "configuration", "part"], keep="last")
     dense = where(df, configuration=DENSE).groupby("n")["us"].sum()
-    df = df.assign(share=df["us"] / df["n"].map(dense), called=df["configuration"].map(CALLED)).dropna(subset=["share"])
-    df = df.assign(total=df.groupby(["n", "configuration"])["share"].transform("sum"), configuration=df["called"])
-    return df.sort_values("n", kind="stable")[["n", "configuration", "part", "share", "total"]]
+    return (
+        df.assign(share=df["us"] / df["n"].map(dense), configuration=df["configuration"].map(CALLED))
+        .dropna(subset=["share"])
+        .assign(total=lambda df: df.groupby(["n", "configuration"])["share"].transform("sum"))
+        .sort_values("n", kind="stable")[["n", "configuration", "part", "share", "total"]]
+    )
 
 
 # ---------------------------------------------------------------- facts

@@ -293,8 +293,13 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     if not counters:
         return None
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
-    rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
-    worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
+    worst = (
+        counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
+        .dropna(subset="reason")
+        .sort_values("value")
+        .groupby("variant")
+        .last()
+    )
     return df.assign(
         us=df["ns"] / 1e3,
         tbps=df["bytes"] / df["ns"] / 1e3,
@@ -387,8 +392,11 @@ def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
     As the source writes it, at the points of both records of gate_proj.
     """
     at, us = ["variant", "m", "n", "k", "density"], ["median_us_linear", "median_us_source"]
-    both = where(linear, variant=(KEPT, "auto", TORCH)).merge(source, on=at, suffixes=("_linear", "_source"))
-    return both[[*at, *us]].assign(ratio=both[us[0]] / both[us[1]])
+    return (
+        where(linear, variant=(KEPT, "auto", TORCH))
+        .merge(source, on=at, suffixes=("_linear", "_source"))[[*at, *us]]
+        .assign(ratio=lambda both: both[us[0]] / both[us[1]])
+    )
 
 
 @part

@@ -238,8 +238,12 @@ def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.D
 
     With its largest share of the memory's first ceiling, and the ceilings: memory, name, TB/s.
     """
-    groups = rates.groupby(["memory", "variant", "group"], sort=False)["tbps"]
-    df = groups.agg(points="count", least="min", median="median", most="max").reset_index().assign(source="measured")
+    df = (
+        rates.groupby(["memory", "variant", "group"], sort=False)["tbps"]
+        .agg(points="count", least="min", median="median", most="max")
+        .reset_index()
+        .assign(source="measured")
+    )
     tops = pd.DataFrame(ceilings, columns=["memory", "variant", "median"]).assign(source="ceiling")
     df["ceiling"] = df["memory"].map(tops.groupby("memory", sort=False)["median"].first())
     share = df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"]

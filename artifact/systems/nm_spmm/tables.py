@@ -194,8 +194,9 @@ def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
         per_cent=lambda at: 100 * at["tflops"] / at["gpu"].map(peaks),
         line="theirs",
     )
-    both = joined(rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, line=rows["variant"]), stated)
-    return both.assign(size=sizes_of(both), gflop=2e-9 * both[["m", "n", "k"]].prod(axis=1))
+    return joined(rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, line=rows["variant"]), stated).assign(
+        size=sizes_of, gflop=lambda both: 2e-9 * both[["m", "n", "k"]].prod(axis=1)
+    )
 
 
 def best_of_three(by_size: pd.DataFrame) -> pd.DataFrame:

@@ -51,8 +51,8 @@ def put(ax, x: float, y: float, text: object, **how) -> None:
 
 def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch="") -> None:
     """Draw a cell with its text, tinted so that text in the page's own colour reads on it in both modes."""
-    ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=0.28, linewidth=0))
-    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1, hatch=hatch))
+    ax.add_artist(Rectangle((x, y), width, height, facecolor=colour, alpha=0.28, linewidth=0))
+    ax.add_artist(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1, hatch=hatch))
     if text:
         put(ax, x + width / 2, y + height / 2, text, fontsize=size, rotation=rotation)
 
@@ -60,7 +60,7 @@ def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch
 def frame(ax, x: float, y: float, width: float, height: float, **how) -> None:
     """Draw the outline of a rectangle."""
     outline: dict[str, Any] = {"fill": False, "edgecolor": INK} | how
-    ax.add_patch(Rectangle((x, y), width, height, **outline))
+    ax.add_artist(Rectangle((x, y), width, height, **outline))
 
 
 def rule(ax, x, y, thick: bool) -> None:
@@ -85,7 +85,7 @@ def grid(ax, x: float, rows: int, columns: int, down: int, across: int, cell: fl
 def pointer(ax, x0: float, y0: float, x1: float, y1: float, colour: str, **how) -> None:
     """Draw an arrow from one point to another."""
     more: Any = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
-    ax.add_patch(FancyArrowPatch((x0, y0), (x1, y1), shrinkA=0, shrinkB=0, **more))
+    ax.add_artist(FancyArrowPatch((x0, y0), (x1, y1), shrinkA=0, shrinkB=0, **more))
 
 
 def short(value: float) -> str:

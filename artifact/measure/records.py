@@ -8,7 +8,7 @@
     <root>/<gpu slug>/<system>/counters.csv              hardware counters of the profiler
     <root>/<gpu slug>/<system>/counters.json             the GPU and the checksum of counters.csv
 
-`COLUMNS` says what every column means, in which unit, and which values it may hold; `_rules` what rows must
+`COLUMNS` says what every column means, in which unit, and which values it may hold; `SCHEMA` what rows must
 agree on, too. A file that is truncated, incomplete or foreign, that contradicts itself or lies where it does not
 belong, is a ValueError of one sentence that names the file, the row (as a spreadsheet counts: the header is
 row 1) and the column. Which GPU records are of is said by machine.json; a folder that is named after another
@@ -28,11 +28,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
+import pandera.pandas as pa
 
 from artifact import registry
 from artifact.measure import files, verification
@@ -162,19 +164,35 @@ MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "pa
 
 # ---------------------------------------------------------------- validation
 
-#: What must hold of a table: the column that is wrong, which rows are right, and what is said of the first that is not,
-#: a format of its cells.
-Rule = tuple[str, Any, str]
-#: What rows must hold because of where their file lies: columns, their values, why.
-Place = tuple[tuple[str, str, str], ...]
-
 
 def _refuse(name: str | Path, row: int, column: str, what: str) -> NoReturn:
     raise ValueError(f"{name}: row {row}, column {column!r}: {what}.")
 
 
+def _schema(columns: Mapping[str, Column], rules: Iterable[tuple[str, Callable, str]] = ()) -> pa.DataFrameSchema:
+    """Return what must hold of a table: the ranges of numbers, and rules.
+
+    The column that is wrong, which rows are right, and what is said of one that is not, a format of its cells.
+    """
+
+    def within(name: str, of: Column, df: pd.DataFrame) -> pd.Series:
+        return df[name].between(of.least, of.most) | df[name].isna()
+
+    def rows(right: Callable, df: pd.DataFrame) -> pd.Series:
+        return pd.Series(right(df), df.index)
+
+    ranges: list[tuple[str, Callable, str]] = [
+        (name, partial(within, name, of), f"{{{name}}} is not in {of.least:g} … {of.most:g}")
+        for name, of in columns.items()
+        if of.kind in ("int", "float")
+    ]
+    # Of the table, and not of columns one by one: twice as fast.
+    checks = [pa.Check(partial(rows, right), name=x, error=said) for x, right, said in (*ranges, *rules)]
+    return pa.DataFrameSchema(checks=checks)
+
+
 def _table(
-    text: str, name: str, columns: Mapping[str, Column], what: str, rules: Callable[[pd.DataFrame], list[Rule]]
+    text: str, name: str, columns: Mapping[str, Column], what: str, *schemas: pa.DataFrameSchema
 ) -> pd.DataFrame:
     """Parse every cell of a CSV text and validate it; `name` is what errors call the file, `what` what it should be."""
     header, *lines = list(csv.reader(io.StringIO(text))) or [[]]
@@ -189,110 +207,112 @@ def _table(
         _refuse(name, max(len(lines) + 1, 2), header[-1], "the file ends here, it is truncated")
     parsed = {c: columns[c].read(cells, name, c) for c, cells in zip(header, zip(*lines, strict=True), strict=True)}
     df = pd.DataFrame(parsed).reindex(columns=list(columns))
-    for column, right, said in rules(df):
-        if not np.all(right):
-            row = int(np.argmin(right))
-            _refuse(name, row + 2, column, said.format(**df.iloc[row]))
+    for schema in schemas:
+        try:
+            schema.validate(df)
+        except pa.errors.SchemaError as error:
+            row = int(error.failure_cases["index"].min())
+            _refuse(name, row + 2, error.check.name, error.check.error.format(**df.iloc[row]))
     return df.astype({c: KINDS[column.kind][2] for c, column in columns.items()})
 
 
-def _in_range(df: pd.DataFrame, columns: Mapping[str, Column]) -> list[Rule]:
-    numbers = {name: (of, df[name].to_numpy()) for name, of in columns.items() if of.kind in ("int", "float")}
-    return [
-        (name, ~((values < of.least) | (values > of.most)), f"{{{name}}} is not in {of.least:g} … {of.most:g}")
-        for name, (of, values) in numbers.items()  # NaN is neither
-    ]
-
-
-def _limits(df: pd.DataFrame) -> dict[str, np.ndarray | float]:
-    """Return the largest "rel_err" and "max_err" of a row's result that count as right.
+def _most(df: pd.DataFrame, error: str) -> np.ndarray | float:
+    """Return the largest error, "rel_err" or "max_err", of a row's result that counts as right.
 
     Of the limit that the system names for the experiment, of those of 8-bit operands, else of the widest of all
     others, since a row does not say to which one it was held.
     """
     system, experiment = df[["room", "experiment"]].iloc[0]
     if system == CEILINGS:  # what is no product, and has tolerances of its own
-        return {"rel_err": math.inf, "max_err": math.inf}
+        return math.inf
     known = registry.find()
     limits = known[system].limits if system in known else {}
     said = limits.get(experiment, limits.get(USUAL))
     others = [said] if said else set(verification.LIMITS) - {*EIGHT_LIMITS}
+    eight, most = (max(getattr(verification.LIMITS[x], error) for x in kinds) for kinds in (EIGHT_LIMITS, others))
     # Where a bound is, each element was held to its own products, and the norm to those of long sums.
-    more = {"rel_err": verification.IN_LONG_SUMS * np.sqrt(df[["k", "nnz"]].min(axis=1)), "max_err": math.inf}
-    is_eight, unbound = df["label"].str.split(" ").str[0] == EIGHT_BITS, df["bound"].isna()
-    most = {
-        error: [max(getattr(verification.LIMITS[x], error) for x in kinds) for kinds in (EIGHT_LIMITS, others)]
-        for error in more
-    }
-    return {error: np.where(is_eight, *most[error]) + np.where(unbound, 0, more[error]) for error in more}
+    more = math.inf if error == "max_err" else verification.IN_LONG_SUMS * np.sqrt(df[["k", "nnz"]].min(axis=1))
+    is_eight = df["label"].str.split(" ").str[0] == EIGHT_BITS
+    return np.where(is_eight, eight, most) + np.where(df["bound"].isna(), 0, more)
 
 
-def _rules(place: Place, df: pd.DataFrame) -> list[Rule]:
-    """Return what a record must hold.
+def _is_as_defined(df: pd.DataFrame) -> np.ndarray:
+    """Which rows' useful FLOPs are those of their definition, where it is one of FLOPS."""
+    said = {name: 2.0 * df[list(factors)].prod(axis=1) for name, factors in FLOPS.items()}
+    return np.logical_and.reduce([(df["flops_def"] != x) | (df["useful_flops"] == said[x]) for x in said])
 
-    Its place, the ranges of COLUMNS, and what the cells of a row, and rows, must agree on.
-    """
-    median, first, limits = df["median_us"], df.groupby(list(POINT))[list(PROBLEM)].transform("first"), _limits(df)
-    flops = {said: 2.0 * df[list(factors)].prod(axis=1) for said, factors in FLOPS.items()}
-    rates = {rate: df[work] / median / unit for rate, (work, unit) in RATES.items()}
-    return [
-        *((c, df[c] == value, f"{{{c}!r}} is not {value!r}, {why}") for c, value, why in place),
-        *_in_range(df, COLUMNS),
-        ("when", df["when"] >= "2020", "{when!r} is before 2020"),
-        ("median_us", median > 0, "a launch takes more than 0 µs"),
+
+#: What a record of a measurement is: the ranges of COLUMNS, and what the cells of a row, and rows, must agree on.
+SCHEMA = _schema(
+    COLUMNS,
+    [
+        ("when", lambda df: df["when"] >= "2020", "{when!r} is before 2020"),
+        ("median_us", lambda df: df["median_us"] > 0, "a launch takes more than 0 µs"),
         (
             "median_us",
-            median.between(df["q25_us"], df["q75_us"]),
+            lambda df: df["median_us"].between(df["q25_us"], df["q75_us"]),
             "the median {median_us:g} is outside its quartiles",
         ),
         (
             "samples",
-            (df["samples"] > 1) | (df["q25_us"] == df["q75_us"]),
+            lambda df: (df["samples"] > 1) | (df["q25_us"] == df["q75_us"]),
             "one sample has no quartiles of its own",
         ),
-        *(
-            (
-                "useful_flops",
-                (df["flops_def"] != said) | (df["useful_flops"] == right),
-                "{useful_flops:g} is not {flops_def}",
-            )
-            for said, right in flops.items()
-        ),
+        ("useful_flops", _is_as_defined, "{useful_flops:g} is not {flops_def}"),
         *(
             (
                 rate,
-                np.isclose(df[rate], right, rtol=1e-6, atol=0),
-                f"{{{rate}:g}} is not {RATES[rate][0]} over median_us",
+                lambda df, rate=rate, work=work, unit=unit: np.isclose(
+                    df[rate], df[work] / df["median_us"] / unit, rtol=1e-6, atol=0
+                ),
+                f"{{{rate}:g}} is not {work} over median_us",
             )
-            for rate, right in rates.items()
+            for rate, (work, unit) in RATES.items()
         ),
-        *((x, df[x] <= most, f"{{{x}:g}} is over its limit, so it is wrong") for x, most in limits.items()),
+        *(
+            (
+                error,
+                lambda df, error=error: df[error] <= _most(df, error),
+                f"{{{error}:g}} is over its limit, so it is wrong",
+            )
+            for error in ("rel_err", "max_err")
+        ),
         *(
             (
                 x,
-                (df["room"] == CEILINGS) | (df[x] == first[x]),
+                lambda df, x=x: (df["room"] == CEILINGS) | (df[x] == df.groupby(list(POINT))[x].transform("first")),
                 f"{{{x}}} differs from another row of the same problem",
             )
             for x in PROBLEM
         ),
-        *((x, df[x] == df[x].iloc[0], f"{{{x}}} differs from that in row 2") for x in ONE_PER_FILE),
-        ("variant", ~df.duplicated(list(KEY)), "{variant!r} at this shape is in a row above already"),
-    ]
-
-
-def _counter_rules(df: pd.DataFrame) -> list[Rule]:
-    once = ~df.drop(columns=["value", "unit"]).duplicated()
-    return [*_in_range(df, COUNTER_CELLS), ("metric", once, "{metric!r} at this shape is in a row above already")]
+        *((x, lambda df, x=x: df[x] == df[x].iloc[0], f"{{{x}}} differs from that in row 2") for x in ONE_PER_FILE),
+        ("variant", lambda df: ~df.duplicated(list(KEY)), "{variant!r} at this shape is in a row above already"),
+    ],
+)
+COUNTER_SCHEMA = _schema(
+    COUNTER_CELLS,
+    [
+        (
+            "metric",
+            lambda df: ~df.duplicated([x for x in COUNTER_COLUMNS if x not in ("value", "unit")]),
+            "{metric!r} at this shape is in a row above already",
+        )
+    ],
+)
 
 
 @functools.lru_cache(maxsize=256)  # a page asks for the records of two GPUs over and over
-def _valid(text: str, name: str, place: Place) -> pd.DataFrame:
+def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.DataFrame:
     """Parse and validate the text of a record; `name` is what errors call the file, `place` as `_place` has it."""
-    return _table(text, name, COLUMNS, "record of a measurement", functools.partial(_rules, place))
+    of_place = [
+        (column, lambda df, column=column, value=value: df[column] == value, f"{{{column}!r}} is not {value!r}, {why}")
+        for column, value, why in place
+    ]
+    return _table(text, name, COLUMNS, "record of a measurement", _schema({}, of_place), SCHEMA)
 
 
-def _place(path: Path) -> Place:
-    """Return what the rows of the record at `path` must hold."""
+def _place(path: Path) -> tuple[tuple[str, str, str], ...]:
+    """Return what the rows of the record at `path` must hold because it lies there: columns, their values, why."""
     experiment = "experiment", path.name.partition(".")[0], "after which the file is named"
     system = next(
         x for x in path.absolute().parents if x.name not in (REPEAT, LIBRARIES) and x.parent.name != LIBRARIES
@@ -327,14 +347,25 @@ def write(path: Path, df: pd.DataFrame) -> Path:
 def append(path: Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     """Add rows to the record at `path`; a row of the same variant and point replaces the old one.
 
-    Raises ValueError, and leaves the file as it was, if the rows are not valid, or not of this file.
+    Raises ValueError, and leaves the file as it was, if the rows are not valid, or not of this file. What was there is
+    validated again only where a row is replaced, or a column is new.
     """
-    text = _text(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows)), path)
-    if path.exists():
-        read(path)  # or it is refused
-        # As texts: rows that stay are the same, letter by letter.
-        tables = [pd.read_csv(x, dtype=str, keep_default_na=False) for x in (path, io.StringIO(text))]
-        text = _text(pd.concat(tables).fillna("").drop_duplicates(list(KEY), keep="last"), path)
+    new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    text = _text(new, path)  # before merging: a bad row is reported as itself
+    if not path.exists():
+        return write_text(path, text)
+    there, header = path.read_text(encoding="utf-8"), text.partition("\n")[0]
+    if there.startswith(header + "\n") and there.endswith("\n"):
+        known = pd.read_csv(io.StringIO(there), usecols=[*KEY, *ONE_PER_FILE], keep_default_na=False)
+        both = pd.concat([known, new[known.columns]])
+        if not both.duplicated(list(KEY)).any() and (both[list(ONE_PER_FILE)].nunique() == 1).all():
+            return write_text(path, there + text[len(header) + 1 :])
+    read(path)  # or it is refused
+    # As texts: rows that stay are the same, letter by letter.
+    tables = [pd.read_csv(io.StringIO(x), dtype=str, keep_default_na=False) for x in (there, text)]
+    merged = pd.concat(tables).fillna("").drop_duplicates(list(KEY), keep="last")
+    text = merged[sorted(merged, key=[*COLUMNS].index)].to_csv(index=False, lineterminator="\n")
+    _valid(text, str(path), _place(path))
     return write_text(path, text)
 
 
@@ -454,7 +485,7 @@ def read_counters(path: Path) -> pd.DataFrame:
     Errors as `read`; ValueError too where they are not those that the file beside them tells of, or another GPU's.
     """
     text, about = _read(path, "there are no hardware counters; `make profile` records them"), path.with_suffix(".json")
-    df = _table(text, str(path), COUNTER_CELLS, "table of counters", _counter_rules)
+    df = _table(text, str(path), COUNTER_CELLS, "table of counters", COUNTER_SCHEMA)
     said = read_json(about, {})
     gpu = said.get("gpu", "")
     require(

@@ -277,7 +277,7 @@ def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFr
     return df.rename(columns={"library": "variant"}).assign(
         room=system,
         experiment=experiment,
-        label="",
+        label=df.get("label", ""),
         median_us=flops / rate / 1e6 if timed else 1 / df["speedup"],
         useful_flops=flops * df["density"],
         tflops=rate * df["density"],

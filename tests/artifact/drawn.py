@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.text import Text
@@ -81,26 +80,6 @@ def legible(fig) -> None:
 
 def words(fig) -> list[str]:
     return [text.get_text() for text in fig.findobj(Text)]
-
-
-def labels(fig) -> list[str]:
-    return [text.get_text() for text in fig.legends[0].get_texts()]
-
-
-def column(data: pd.DataFrame, what: str, **where) -> list:
-    for key, value in where.items():
-        data = data[data[key] == value]
-    return data[what].tolist()
-
-
-def drawn_in(ax, colour: str) -> list:
-    """Points of an axes with markers of that edge colour, in order."""
-    return sorted(
-        (float(x), float(y))
-        for line in ax.get_lines()
-        if line.get_markeredgecolor() == colour and line.get_marker() not in ("", "None")
-        for x, y in line.get_xydata()
-    )
 
 
 def on_a_page(fig, name="x") -> ElementTree.Element:

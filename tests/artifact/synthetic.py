@@ -11,7 +11,6 @@ import pandas as pd
 from artifact.measure import device, records
 
 COPY_GBPS, FMA_TFLOPS = 4000.0, 60.0
-LADDER = ("warp_per_row", "any_n", "column_tiles", "l2_panels", "rows_per_warp")
 # What each contender's time is, over that of the best cuSPARSE algorithm.
 SLOWER = {"any_n": 1.3, "column_tiles": 1.05, "l2_panels": 0.92, "rows_per_warp": 0.8}
 SLOWER |= {"cusparse_default": 1.4, "cusparse_alg1": 1.15, "cusparse_alg2": 1.0}

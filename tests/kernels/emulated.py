@@ -2,13 +2,13 @@
 
 import ctypes
 import functools
+import hashlib
 import itertools
 import re
 import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from kernels.contract import Operands
 from kernels.distributed import generate
 from kernels.formats import arrays, compress, intake, layout
 
+COMPILE = ("g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-x", "c++")
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
 ENTRIES = {
@@ -171,12 +172,13 @@ def _compiled(source: Path):
         f"{{ launched({entry}, blocks, threads, given); }}"
         for i, entry in enumerate(ENTRIES[source])
     )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "host.cpp")
-        path.write_text(f'#include "{SHIM}"\n{_text(source)}\n{runs}\n')
-        command = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", path, "-o", f"{path}.so"]
-        subprocess.run(command, check=True)
-        return ctypes.CDLL(f"{path}.so")
+    text = f"{SHIM.read_text()}\n{_text(source)}\n{runs}\n".encode()
+    library = jit.cache_folder() / f"host-{hashlib.sha256(text).hexdigest()}.so"  # as cubins are, for the next time
+    if not library.is_file():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with jit.aside(library) as file:
+            subprocess.run([*COMPILE, "-o", file.name, "-"], input=text, check=True)
+    return ctypes.CDLL(library)
 
 
 def _text(source: Path) -> str:

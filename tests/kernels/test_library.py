@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import compiled
 import numpy as np
 import pytest
 from refused import refused, says
 
 import kernels
 from kernels import casper_sparse, contract, gpu, jit
+from kernels.autotune import probe
+from kernels.distributed import generate
+from kernels.formats import arrays, compress, layout
 
 ROOT = Path(kernels.__file__).parent
 
@@ -99,6 +103,26 @@ def test_the_kernels_stand_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+#: Sources that are no system's variants -> their entries.
+BESIDE = {
+    arrays.CHECKS: arrays.CHECKS_ENTRIES,
+    compress.SOURCE: compress.ENTRIES,
+    layout.SOURCE: layout.ENTRIES,
+    generate.SOURCE: generate.ENTRIES,
+    casper_sparse.operands.SOURCE: casper_sparse.operands.ON_HOST,
+    probe.COMPARE: [f"compare<{name}>" for name in probe.ELEMENTS.values()],
+    probe.SOURCE: ["magnitudes", *(f"whole<{name}>" for name in probe.ELEMENTS.values())],
+}
+
+
+@pytest.mark.parametrize("source", BESIDE, ids=lambda path: path.stem)
+def test_kernels_beside_the_variants_compile_without_spills(source):
+    """But for those of compress.cu, of which some do."""
+    made = compiled.spread((source, entry) for entry in BESIDE[source])
+    spill = [key for key, (used, _) in compiled.reports(made).items() if used.spills]
+    assert not spill or source == compress.SOURCE
 
 
 @pytest.mark.parametrize(

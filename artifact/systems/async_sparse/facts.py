@@ -107,7 +107,8 @@ def of(run: Run) -> Iterator[Fact]:
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         ablation(df, sources[1]),
-        warm(df, study.read(f"ablation{experiments.WARM}")),
+        warm("warm", df, study.read(f"ablation{experiments.WARM}"), LADDER),
+        warm("warm_tf32", tf32, study.read(f"spmm_tf32{experiments.WARM}"), (WCSR, KEPT)),
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
         tiles(get("tile_n")),
@@ -248,13 +249,13 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 
 
 @part
-def warm(cold: pd.DataFrame, df: pd.DataFrame) -> Facts:
-    """How the source's protocol and this book's differ, on the matrices that have both."""
+def warm(name: str, cold: pd.DataFrame, df: pd.DataFrame, variants: Sequence[str]) -> Facts:
+    """How the source's protocol and this book's differ, on the matrices that have both; variants: whose speedups."""
     at = ["variant", *records.POINT]
     both = df.merge(cold[[*at, "median_us"]], on=at, suffixes=("", "_cold"))
-    here, there = (means(x[x["label"].isin(df["label"])], LADDER, BELL) for x in (cold, df))
+    here, there = (means(x[x["label"].isin(df["label"])], variants, BELL) for x in (cold, df))
     return {
-        "warm": {
+        name: {
             "matrices": both["label"].nunique(),
             "of_cold": records.geomean(both["median_us"] / both["median_us_cold"]),
             "off": (there / here - 1).abs().max(),
@@ -292,8 +293,13 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     if not counters:
         return None
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
-    rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
-    worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
+    worst = (
+        counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
+        .dropna(subset="reason")
+        .sort_values("value")
+        .groupby("variant")
+        .last()
+    )
     return df.assign(
         us=df["ns"] / 1e3,
         tbps=df["bytes"] / df["ns"] / 1e3,
@@ -386,8 +392,11 @@ def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
     As the source writes it, at the points of both records of gate_proj.
     """
     at, us = ["variant", "m", "n", "k", "density"], ["median_us_linear", "median_us_source"]
-    both = where(linear, variant=(KEPT, "auto", TORCH)).merge(source, on=at, suffixes=("_linear", "_source"))
-    return both[[*at, *us]].assign(ratio=both[us[0]] / both[us[1]])
+    return (
+        where(linear, variant=(KEPT, "auto", TORCH))
+        .merge(source, on=at, suffixes=("_linear", "_source"))[[*at, *us]]
+        .assign(ratio=lambda both: both[us[0]] / both[us[1]])
+    )
 
 
 @part

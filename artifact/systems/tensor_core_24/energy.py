@@ -227,8 +227,11 @@ def shares(chapter: Chapter) -> pd.DataFrame | None:
         return None
     parts = (shown.largest[list(TERMS)] * fit(shown.rows))[STACKED]
     share = parts / parts.loc["auto"].sum()
-    df = share.reset_index().melt("variant", var_name="term", value_name="share")
-    return df.assign(size=shown.size, total=df["variant"].map(share.sum(axis=1)))
+    return (
+        share.reset_index()
+        .melt("variant", var_name="term", value_name="share")
+        .assign(size=shown.size, total=lambda df: df["variant"].map(share.sum(axis=1)))
+    )
 
 
 # ---------------------------------------------------------------- a kernel that moves fewer bytes

@@ -19,11 +19,10 @@ from fake_libraries import (
 from refused import refused
 
 from artifact.baselines import cusparse, cusparselt, triton_bsr
-from artifact.measure import bench, verification
+from artifact.measure import verification
 from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr, half, nm
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import operands as of_24
 
 FORMATS = cusparse.FORMATS
 #: Sizes in whole blocks of 16, and some that are not.
@@ -274,15 +273,6 @@ def test_only_those_that_lead_are_timed_again_and_then_that_counts(monkeypatch):
 # ---------------------------------------------------------------- on a GPU
 
 
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_the_best_is_not_slower_than_the_default(device):
-    problem = of_24.problem(2048, 2048, 2048)
-    bounds = {name: make(problem) for name, make in cusparselt.contenders(device).items()}
-    times = {name: t.median_us for name, t in bench.time(bounds, device).items()}
-    assert times["cusparselt"] < 1.05 * times["cusparselt_default"], times
-
-
 # ---------------------------------------------------------------- PyTorch's Triton kernel
 
 
@@ -355,20 +345,3 @@ def test_what_32_bits_do_not_count_is_refused(monkeypatch, torch):
     most = max(64 * 16, 96 * 16, problem.device().a.val.size)
     monkeypatch.setattr(triton_bsr, "MOST_ELEMENTS", most - 1)
     refused(f"offsets in 32 bits, .* a matrix has {most} elements", triton_bsr.prepare, "triton_bsr", problem, DEVICE)
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-@pytest.mark.parametrize("layout", operands.LAYOUTS)
-def test_what_is_tuned_is_right_and_no_slower(device, layout):
-    problem = operands.problem(2048, 1024, 2048, 0.1, layout=layout)
-    try:
-        bounds = {name: triton_bsr.prepare(name, problem, device) for name in triton_bsr.NAMES}
-    except ValueError as error:
-        assert "needs PyTorch" in str(error)
-        pytest.skip(str(error))
-    reference, stream = verification.oracle(problem), device.create_stream()
-    for bound in (*bounds.values(), *bounds.values()):
-        verification.check(bound, problem, reference, stream)
-    ours, tuned = (timing.median_us for timing in bench.time(bounds, device).values())
-    assert bounds["triton_bsr_tuned"].choice and tuned <= 1.1 * ours

@@ -162,23 +162,6 @@ def test_what_travels():
     assert (ways["by rows"] <= ways["all of B"]).all() and set(ways["way"]) < set(ways.columns)
 
 
-def test_every_table_and_figure_is_drawn_as_specified(shipped):
-    df, known = shipped, figures.specs("distributed")
-    drawn = {"scaling": page.efficiencies(df), "volumes": page.volumes(), "predictions": page.predictions(df)}
-    assert {*known} == {*drawn, "parts"}
-    for name, data in drawn.items():
-        rows = figures.drawn_rows(known[name], data)
-        assert len(figures.draw(known[name], rows).axes) == 2 and figures.alt(known[name], rows)
-    plt.close("all")
-    shown = {"times": page.times(df), "rates": page.rates(df), "fits": page.fits(df), "claims": page.claims(df)}
-    shown |= {"beyond": page.load(SHIPPED, page.BEYOND), "schedules": page.schedules(SHIPPED, df)}
-    shown |= {"agreement": page.agreement_table(page.agrees(SHIPPED))}
-    for name, data in shown.items():
-        spec = figures.specs("distributed", "tables")[name]
-        assert "nan" not in figures.styled(data, spec).to_html()
-        assert all(column["of"] in data for column in spec.get("columns", ()))
-
-
 # ---------------------------------------------------------------- the model of more GPUs
 
 

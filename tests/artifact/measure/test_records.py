@@ -221,7 +221,7 @@ def test_a_record_belongs_where_it_lies(tmp_path, place, foreign, says):
 def test_a_system_says_how_wrong_its_results_may_be(monkeypatch, limits, experiment, most):
     monkeypatch.setattr(records.registry, "find", lambda: {"a_room": SimpleNamespace(limits=limits)})
     df = frame(*({"room": "a_room", "experiment": experiment, "label": x} for x in ("", "e4m3 rows")))
-    assert records._limits(df.assign(bound=math.nan))["rel_err"].tolist() == [most, 4e-2]
+    assert records._most(df.assign(bound=math.nan), "rel_err").tolist() == [most, 4e-2]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path, changes, says):
 def test_where_elements_have_a_bound_a_norm_may_be_off_by_the_root_of_how_long_sums_are():
     cells = ((64, 4096, 0.3), (256, 4096, 0.3), (4096, 64, 0.3), (64, 4096, math.nan))
     rows = frame(*(dict(zip(("k", "nnz", "bound"), given, strict=True)) for given in cells))
-    short, long, sparse, none = records._limits(rows)["rel_err"]
+    short, long, sparse, none = records._most(rows, "rel_err")
     assert long - none == pytest.approx(2 * (short - none)) and short == sparse > none
 
 

@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
-import compiled
 import numpy as np
 import pytest
 from emulated import anything_there, moved, there  # noqa: F401
@@ -189,12 +188,6 @@ def test_one_rounding_to_the_outputs_dtype_is_allowed_and_two_are_not(differ, dt
     assert differ(other, one, *more) == ""
     array(other)[7, 7] += 3  # bits
     assert differ(other, one, *more)
-
-
-def test_the_kernels_compile_without_spills():
-    jobs = [(probe.COMPARE, f"compare<{name}>") for name in probe.ELEMENTS.values()]
-    jobs += [(probe.SOURCE, f"whole<{name}>") for name in probe.ELEMENTS.values()] + [(probe.SOURCE, "magnitudes")]
-    assert not any(used.spills for used, _ in compiled.reports(compiled.spread(jobs)).values())
 
 
 # ------------------------------------------------------------------------- operands to check with

@@ -19,7 +19,7 @@ from kernels.formats.csr import Csr
 from kernels.lazy import cupy
 
 pytestmark = pytest.mark.gpu
-SHORT, LONG = 7, 11  # rows of five entries, and of twenty thousand
+LONG = 11  # rows of twenty thousand entries
 QUICK = Rounds(first=1, final=1, finalists=1, short_us=0, factor=1)
 
 

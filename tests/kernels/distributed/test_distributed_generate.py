@@ -3,7 +3,6 @@
 import functools
 import sys
 
-import compiled
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -102,11 +101,6 @@ def test_what_is_made_on_a_gpu_is_that_of_the_cpu(anything_there, made):  # noqa
     generate.fill_dense(panels, 33, 5)
     for array, columns in zip(panels.arrays, (range(24), range(24, 40)), strict=True):
         assert (array.get() == generate.dense(np.arange(33, 53), np.array(columns), 40, 5)).all()
-
-
-def test_generators_compile_without_spills():
-    made = compiled.cubins([(generate.SOURCE, entry) for entry in generate.ENTRIES])
-    assert not any(used.spills for used, _ in compiled.reports(made).values())
 
 
 @pytest.mark.parametrize("make", [distributed.plan, distributed.streamed])

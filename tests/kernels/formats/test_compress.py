@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import twins
 from alike import alike
-from compiled import cubins
 from refused import said
 from scipy.sparse import csr_array
 
-from kernels import formats, jit
+from kernels import formats
 from kernels.async_sparse import family
-from kernels.formats import arrays, bcsr, compress, csr, half, layout, nm, two_four, wcsr
+from kernels.formats import bcsr, compress, csr, half, layout, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import operands
 from kernels.tensor_core_24 import mma_sp, wgmma
@@ -284,14 +283,3 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
 
 
 # ---------------------------------------------------------------- the compiler
-
-
-@pytest.mark.parametrize(
-    ("source", "entries"),
-    [(arrays.CHECKS, arrays.CHECKS_ENTRIES), *((module.SOURCE, module.ENTRIES) for module in (compress, layout))],
-)
-def test_kernels_compile_for_the_oldest_and_the_newest(source, entries):
-    jobs = [(source, entry) for entry in entries]
-    made = cubins(jobs, (jit.FAMILIES[0], jit.FAMILIES[-1]))
-    assert len(made) == 2 * len(jobs)
-    assert source != arrays.CHECKS or not any(used.spills for used, _ in jit.reports(made.values()))

@@ -362,9 +362,11 @@ def told(df: pd.DataFrame, decide: Decide = NOBODY) -> dict[str, str]:
     What it shows; and how it is read, and which race is not in the experiment that was asked for, in three lines.
     """
     gpus, made = records.short_gpus(df["gpu"]), text.page("races")
-    known = {"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")}
-    names = df.drop_duplicates("room").set_index("room")["system"]
-    by = {name: gpus[decide[room]] for room, name in names.items() if decide.get(room) in gpus}
-    known["deciders"] = text.listed(f"{name} by the {gpu}" for name, gpu in by.items())
-    made.add(facts.flat(known | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
+    names = dict(zip(df["room"], df["system"], strict=True))
+    known = {
+        **{"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")},
+        "deciders": text.listed(f"{names[room]} by the {gpus[gpu]}" for room, gpu in decide.items() if gpu in gpus),
+        "races": {str(i): dict(row) for i, row in df.iterrows()},
+    }
+    made.add(facts.flat(known))
     return {block: made(block) for block in ("alt", "caption")}

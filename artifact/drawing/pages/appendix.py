@@ -276,8 +276,9 @@ def theirs(a: Appendix) -> Iterator[Markup]:
                 "numbers": f"`{measured.path().relative_to(paths.ROOT)}`, {len(measured.table())} rows",
                 "beside ours": _beside(a, measured),
             }
-            rows = {key: text.code(told) for key, told in said.items() if told}
-            rows["claims that it decides"] = text.part("links", claims, LEDGER) if claims else escape("none")
+            rows = {key: text.code(told) for key, told in said.items() if told} | {
+                "claims that it decides": text.part("links", claims, LEDGER) if claims else escape("none")
+            }
             yield text.part("facts", rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
 
 

@@ -153,10 +153,11 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     launches = [what for name in bench.schedule(dict.fromkeys(names, rounds)) for what in ("flush", name)]
     data = pd.DataFrame({"what": ["flush", *launches]})
     spans = {"GPU": data["what"].map(length).cumsum(), "host": ENQUEUE * (data.index + 1.0)}
-    data = pd.concat([data.assign(lane=lane, end=end) for lane, end in spans.items()]).sort_index(
-        kind="stable", ignore_index=True
+    data = (
+        pd.concat([data.assign(lane=lane, end=end) for lane, end in spans.items()])
+        .sort_index(kind="stable", ignore_index=True)
+        .assign(begin=lambda data: data.groupby("lane")["end"].shift(fill_value=0.0))
     )
-    data["begin"] = data.groupby("lane")["end"].shift(fill_value=0.0)
     host, clock = data.groupby("lane")["end"].max()[["host", "GPU"]]
     colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False)) | {"flush": style.BOUND}
     colour, y, flush = data["what"].map(colours), data["lane"].map(lambda lane: LANES[lane][0]), data["what"] == "flush"

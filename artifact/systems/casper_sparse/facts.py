@@ -238,16 +238,18 @@ def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.D
 
     With its largest share of the memory's first ceiling, and the ceilings: memory, name, TB/s.
     """
+    tops = pd.DataFrame(ceilings, columns=["memory", "variant", "median"]).assign(source="ceiling")
     df = (
         rates.groupby(["memory", "variant", "group"], sort=False)["tbps"]
         .agg(points="count", least="min", median="median", most="max")
         .reset_index()
-        .assign(source="measured")
+        .assign(
+            source="measured",
+            ceiling=lambda df: df["memory"].map(tops.groupby("memory", sort=False)["median"].first()),
+            share=lambda df: df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"],
+        )
     )
-    tops = pd.DataFrame(ceilings, columns=["memory", "variant", "median"]).assign(source="ceiling")
-    df["ceiling"] = df["memory"].map(tops.groupby("memory", sort=False)["median"].first())
-    share = df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"]
-    return pd.concat([df.assign(share=share), tops], ignore_index=True)
+    return pd.concat([df, tops], ignore_index=True)
 
 
 def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:

@@ -472,8 +472,7 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
                 source="stated", quantity=np.where(theirs["quantity"].str.endswith("_ratio"), "ratio", "value")
             ),
         ]
-    )
-    values["metric"] = values["metric"].str.rpartition(".")[0].map(stems)
+    ).assign(metric=lambda values: values["metric"].str.rpartition(".")[0].map(stems))
     exact = where(values, quantity="value").query("low == high")
     pairs = where(exact, variant=LETTER[1:]).merge(
         where(exact, variant=LETTER[0]).drop_duplicates(NUMBER), on=["metric", "source", "size"], suffixes=("", "_base")
@@ -486,8 +485,10 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
         .drop_duplicates(NUMBER)
     )
     data, unit = data.astype({"size": int}), np.where(data["quantity"] == "ratio", "×", "")
-    shown = data.assign(text=[*map(_between, data["low"], data["high"], unit)])
-    shown["title"] = data["variant"] + np.where(unit == "×", " ratio", "")
+    shown = data.assign(
+        text=[*map(_between, data["low"], data["high"], unit)],
+        title=data["variant"] + np.where(unit == "×", " ratio", ""),
+    )
     return shown.pivot(index=["size", "metric", "source"], columns="title", values="text").reindex(
         list(ncu.REPORT_METRICS), level="metric"
     ).reset_index(), data

@@ -146,9 +146,13 @@ def whole() -> pd.DataFrame:
 
 def host() -> pd.DataFrame:
     """Return a row for each layer: microseconds of a call on the host, for each number of tokens."""
-    df = apart.read(HOST_MODEL)
-    df["size"] = [f"{r.inputs:,} × {r.outputs:,}" for r in df.itertuples()]
-    return df.pivot_table("us", ["layer", "size"], "tokens", sort=False).add_prefix("us_").reset_index()
+    return (
+        apart.read(HOST_MODEL)
+        .assign(size=lambda df: [f"{r.inputs:,} × {r.outputs:,}" for r in df.itertuples()])
+        .pivot_table("us", ["layer", "size"], "tokens", sort=False)
+        .add_prefix("us_")
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- figures

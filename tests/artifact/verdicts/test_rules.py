@@ -431,24 +431,6 @@ def test_nothing_is_divided_by_no_count(ask, says):
     )
 
 
-@pytest.mark.parametrize(
-    "least,requested,expected", [(0.9, 0.95, REPRODUCED), (0.1, 0.2, NOT_REPRODUCED), (0.1, 0.9, None)]
-)
-def test_memory_use_without_counters_is_between_least_and_requested_bytes(least, requested, expected):
-    """Where both bounds give one verdict, that stands; what comes from DRAM of all that is asked for nobody counted."""
-    made = frames(tflops=30.0)
-    for df in made.values():
-        df[["least_bytes", "requested_bytes"]] = np.outer(
-            synthetic.COPY_GBPS * 1e3 * df["median_us"], [least, requested]
-        )
-    asked = evidence(made), {"memory_use": "warp_per_row", "metric": "dram"}, POINTS
-    expect = {"memory_limits_from": 0.6, "at_points": 0.9}
-    if expected is None:
-        refused("between DRAM 10%", outcome, *asked, expect, ["tall"], kind=NotMeasured)
-    else:
-        assert outcome(*asked, expect, ["tall"]).verdict == expected
-
-
 # ---------------------------------------------------------------- reducers in numbers
 
 

@@ -70,17 +70,15 @@ def _with_more(lab: Lab) -> Iterable[Case]:
     """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
     problem, bias = system.problem(200, 264, 392), normal(16, 200)
     c = half.from_dense(normal(4, 200, 264), "bfloat16")
-    kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
-    names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
+    rungs = {config.kernel: name for name, (config, *_) in family.RUNGS.items() if config.kernel in family.COMPLETE}
     right = verification.reference(
         2 * verification.oracle(problem, on="cpu").values - half.to_dense(c).astype(np.float64) + bias[:, None]
     )
 
     def prepare(name: str, problem, device):
-        more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
-        return system.prepare(name, problem, device, **more)
+        return system.prepare(name, problem, device, alpha=2.0, beta=-1.0, c=half.to_device(c), bias=cupy.asarray(bias))
 
-    return lab.products(problem, {name: partial(prepare, name) for name in names}, right)
+    return lab.products(problem, {name: partial(prepare, name) for name in ("mma_sp", *rungs.values())}, right)
 
 
 def _activated(lab: Lab, problem, prepare: Callable, configs: Iterable) -> Iterable[Case]:

@@ -45,12 +45,16 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
     What each was, on which kernel, what was expected, and by what factor time or clocks became less, by size.
     """
     said = pd.DataFrame(registry.toml(registry.FOLDER / SYSTEM / "tried.toml")[part]).T
-    rows = {}
-    for name, df in post.tried(part).groupby("trial", sort=False):
-        came = text.listed(f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples())
-        unit = "in time" if df["unit"].iloc[0] == "us" else "in clocks"
-        rows[name] = {"on": df["beside"].iloc[0], "came": f"{came} {unit}; {said['became'][name]}"}
-    return pd.DataFrame(rows, ["on", "came"]).T.join(said)
+    return (
+        post.tried(part)
+        .assign(at=lambda df: [f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples()])
+        .replace({"unit": {"us": "in time", "kiloclocks": "in clocks"}})
+        .groupby("trial", sort=False)
+        .agg(on=("beside", "first"), came=("at", text.listed), unit=("unit", "first"))
+        .join(said)
+        .assign(came=lambda df: [f"{r.came} {r.unit}; {r.became}" for r in df.itertuples()])
+        .drop(columns="unit")
+    )
 
 
 def chosen(post: Chapter) -> pd.DataFrame:

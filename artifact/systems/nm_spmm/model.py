@@ -460,16 +460,18 @@ def last_steps(rung: str, blocks: int) -> dict[str, int]:
 
 def by_eq3(spmm: Spmm) -> dict[tuple[str, float], float]:
     """Return (variant, density) -> FLOP per byte by Eq. 3 at 4096³, of V3, nmSPARSE, and `auto` by shipped choices."""
-    path, found = family.CHOICES.shipped / f"{spmm.run.gpu}.csv", {}
+    path, tiles = family.CHOICES.shipped / f"{spmm.run.gpu}.csv", {d: published_tile(spmm, d) for d in SPARSITIES}
     choices = autotune.read(family.CHOICES, path) if path.is_file() else {}
-    for d in SPARSITIES:
-        tile = published_tile(spmm, d)
-        found["v3", d] = analysis.intensity(tile.rows, tile.columns, d, share=staged(tile, d))
+    return (
+        {("v3", d): analysis.intensity(t.rows, t.columns, d, share=staged(t, d)) for d, t in tiles.items()}
         # Tiles of 32 × 32, and no row that is not multiplied.
-        found["nmsparse_vw32", d] = analysis.intensity(32, 32, d, share=d)
-        if choice := choices.get((BIG, BIG, BIG, kept(d), GROUP, VECTOR)):
-            found["auto", d] = analysis.intensity(choice.config.bm, choice.config.bn, d)
-    return found
+        | {("nmsparse_vw32", d): analysis.intensity(32, 32, d, share=d) for d in SPARSITIES}
+        | {
+            ("auto", d): analysis.intensity(choice.config.bm, choice.config.bn, d)
+            for d in SPARSITIES
+            if (choice := choices.get((BIG, BIG, BIG, kept(d), GROUP, VECTOR)))
+        }
+    )
 
 
 # ---------------------------------------------------------------- machine code

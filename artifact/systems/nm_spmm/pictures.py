@@ -386,11 +386,12 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
         ("waves", tile % blocks, tile, "whole", tile // blocks * steps, (tile // blocks + 1) * steps)
         for tile in range(tiles[0] * tiles[1])
     ]
-    for block, parts in enumerate(launching.parts(*tiles, steps, blocks)):
-        for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
-            tile = int((name & 0xFFFF) + (name >> 16) * tiles[0])
-            what = "gives" if others < 0 else "adds" if others else "whole"
-            rows.append(("stream-K", block, tile, what, int(start), int(after[2])))
+    rows += [
+        ("stream-K", block, int((name & 0xFFFF) + (name >> 16) * tiles[0]), what, int(start), int(end))
+        for block, parts in enumerate(launching.parts(*tiles, steps, blocks))
+        for (name, _, start, others), (_, _, end, _) in zip(parts, parts[1:], strict=False)
+        for what in ["gives" if others < 0 else "adds" if others else "whole"]
+    ]
     data = pd.DataFrame(rows, columns=["schedule", "block", "tile", "what", "start", "end"]).query("end > start")
     end, drawn = data["end"].max(), np.unique(np.linspace(0, blocks - 1, shown).round().astype(int)).tolist()
     fig, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True)

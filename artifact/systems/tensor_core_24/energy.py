@@ -214,9 +214,8 @@ def table(chapter: Chapter) -> pd.DataFrame | None:
     rows, _, told, tells, size, at = view(chapter)
     if not tells:
         return None
-    told = where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]]
     return (
-        at.join(told)
+        at.join(where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]])
         .assign(
             harness=at["clocks"] * 1e3 / where(chapter.ladder, m=size).set_index("variant")["median_us"],
             error=100 * where(held_out(rows), size=size).set_index("variant")["error"],

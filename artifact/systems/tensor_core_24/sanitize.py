@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable] = {
 }
 #: Of each kernel that takes B and C in any order the smallest tile, and the tiles for few tokens.
 SMALLEST = {c.kernel: c for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n) if c.kind.ordered}
-NARROW = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
+NARROW = {c.kernel: c for c in sorted(family.NARROW_FAMILY, key=lambda c: -c.n)}
 
 
 def tensor_core_24(lab: Lab) -> Iterable[Case]:
@@ -46,8 +46,10 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         yield from lab.products(system.problem(200, n, 512, orders=orders), binds)
     yield from _with_more(lab)
     # With A in the order of use, a bias and an activation.
-    packed = [c if c.kind.packed else replace(c, packed=True) for c in {c.kernel: c for c in NARROW}.values()]
-    for n, those in ((264, [replace(c, copied=False, packed=True) for c in SMALLEST.values()]), (13, packed)):
+    for n, those in (
+        (264, [replace(c, copied=False, packed=True) for c in SMALLEST.values()]),
+        (13, [c if c.kind.packed else replace(c, packed=True) for c in NARROW.values()]),
+    ):
         yield from _activated(lab, system.problem(200, n, 512, orders="FF"), launch.prepare_config, those)
     # By the launcher: tokens that fit no tile, from narrow tiles to wide ones.
     for m, tokens, k, dtype, activation in (

@@ -200,12 +200,19 @@ def _long(df: pd.DataFrame, value: str) -> pd.DataFrame:
 def share_of_peak(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of what a loop of each contender's own instruction sustains."""
     of = dict.fromkeys(("auto", "cusparselt"), "wgmma.sp") | {"cublaslt": "wgmma (dense)", "mma_sp": "mma.sp"}
-    df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
     top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
-    return together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said).assign(
-        per_cent=lambda df: 100 * df["tflops"] / df["peak"]
-    )
+    return together(
+        post["square"]
+        .assign(
+            source="measured",
+            size=lambda df: df["m"],
+            ceiling=lambda df: df["variant"].map(of),
+            peak=lambda df: df["ceiling"].map(post.loops).map(post.peak),
+        )
+        .dropna(subset="peak"),
+        said,
+    ).assign(per_cent=lambda df: 100 * df["tflops"] / df["peak"])
 
 
 def studies(post: Chapter) -> pd.DataFrame:

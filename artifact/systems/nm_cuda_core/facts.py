@@ -312,6 +312,7 @@ def scaling(study: Study, *records: pd.DataFrame | None) -> pd.DataFrame:
 
     A library, and a CPU, multiplies the dense matrix.
     """
+    columns = ["experiment", "variant", "size", "density", "median_us", "q25_us", "q75_us", "time_ms", "time", "tflops"]
     df = (
         pd.concat(records)
         .drop_duplicates(["variant", "m"])
@@ -323,7 +324,6 @@ def scaling(study: Study, *records: pd.DataFrame | None) -> pd.DataFrame:
             tflops=lambda df: df["flops"] / df["median_us"] / 1e6,
         )
     )
-    columns = ["experiment", "variant", "size", "density", "median_us", "q25_us", "q75_us", "time_ms", "time", "tflops"]
     return _beside(df[columns], study, "fig2", "tflops", "time")
 
 
@@ -405,9 +405,11 @@ def stalls(study: Study) -> pd.DataFrame:
     table = rows.assign(metric=rows["metric"].map(reasons)).pivot_table("value", ["m", "variant"], "metric").fillna(0)
     share = table.div(table.sum(axis=1), axis=0).max().sort_values(ascending=False)
     apart = share[(share >= 0.05) | (share > 0) & share.index.isin(["long_scoreboard", "barrier", "drain"])].index[:9]
-    table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
     return (
-        table.rename_axis(index=["size", "variant"], columns="reason")
+        table[apart]
+        .assign(other=table.drop(columns=apart).sum(axis=1))
+        .reindex(VARIANTS, level="variant")
+        .rename_axis(index=["size", "variant"], columns="reason")
         .stack()
         .rename("warps_stalled_per_issue")
         .reset_index()

@@ -183,21 +183,23 @@ class Spmm(study.Study):
         METRICS, us, useful (FFMA of all issued), useful_flops, tflops, bytes of DRAM, of reads of L2 (32 B a sector),
         of shared memory (128 B a wavefront). cuBLAS multiplies the dense matrix at every density.
         """
-        df = (
+        return (
             self.counters.where(variant=PROFILED, m=BIG, n=BIG, k=BIG)
             .wide(METRICS, "density")
             .reindex(columns=["variant", "density", *METRICS.values()])
+            .assign(
+                us=lambda df: df["ns"] / 1e3,
+                useful=lambda df: df["ffma"] / 32 / df["issued"],
+                useful_flops=lambda df: (
+                    2.0 * BIG**3 * df["density"].where(~df["variant"].str.startswith("cublas"), 1.0)
+                ),
+                tflops=lambda df: df["useful_flops"] / df["ns"] / 1e3,
+                dram_bytes=lambda df: df["dram_read"] + df["dram_write"],
+                l2_bytes=lambda df: 32 * (df["l2_read"] + df["l2_red"].fillna(0)),
+                shared_bytes=lambda df: 128 * df["wavefronts"],
+            )
+            .sort_values(["variant", "density"], key=lambda c: c.map(PROFILED.index) if c.name == "variant" else -c)
         )
-        flops = 2.0 * BIG**3 * df["density"].where(~df["variant"].str.startswith("cublas"), 1.0)
-        return df.assign(
-            us=df["ns"] / 1e3,
-            useful=df["ffma"] / 32 / df["issued"],
-            useful_flops=flops,
-            tflops=flops / df["ns"] / 1e3,
-            dram_bytes=df["dram_read"] + df["dram_write"],
-            l2_bytes=32 * (df["l2_read"] + df["l2_red"].fillna(0)),
-            shared_bytes=128 * df["wavefronts"],
-        ).sort_values(["variant", "density"], key=lambda c: c.map(PROFILED.index) if c.name == "variant" else -c)
 
     @cached_property
     def outcome(self) -> pd.DataFrame:
@@ -458,16 +460,18 @@ def last_steps(rung: str, blocks: int) -> dict[str, int]:
 
 def by_eq3(spmm: Spmm) -> dict[tuple[str, float], float]:
     """Return (variant, density) -> FLOP per byte by Eq. 3 at 4096³, of V3, nmSPARSE, and `auto` by shipped choices."""
-    path, found = family.CHOICES.shipped / f"{spmm.run.gpu}.csv", {}
+    path, tiles = family.CHOICES.shipped / f"{spmm.run.gpu}.csv", {d: published_tile(spmm, d) for d in SPARSITIES}
     choices = autotune.read(family.CHOICES, path) if path.is_file() else {}
-    for d in SPARSITIES:
-        tile = published_tile(spmm, d)
-        found["v3", d] = analysis.intensity(tile.rows, tile.columns, d, share=staged(tile, d))
+    return (
+        {("v3", d): analysis.intensity(t.rows, t.columns, d, share=staged(t, d)) for d, t in tiles.items()}
         # Tiles of 32 × 32, and no row that is not multiplied.
-        found["nmsparse_vw32", d] = analysis.intensity(32, 32, d, share=d)
-        if choice := choices.get((BIG, BIG, BIG, kept(d), GROUP, VECTOR)):
-            found["auto", d] = analysis.intensity(choice.config.bm, choice.config.bn, d)
-    return found
+        | {("nmsparse_vw32", d): analysis.intensity(32, 32, d, share=d) for d in SPARSITIES}
+        | {
+            ("auto", d): analysis.intensity(choice.config.bm, choice.config.bn, d)
+            for d in SPARSITIES
+            if (choice := choices.get((BIG, BIG, BIG, kept(d), GROUP, VECTOR)))
+        }
+    )
 
 
 # ---------------------------------------------------------------- machine code
@@ -494,9 +498,15 @@ def clashes(loops: Mapping[str, str]) -> pd.DataFrame:
     Useful (share of multiply-adds in all instructions), clash (share of them with two operands in one register bank),
     left (of the ceiling, if each clash costs a cycle).
     """
-    rows = pd.DataFrame({v: banks.conflicts(code) | {"all": banks.instructions(code)} for v, code in loops.items()}).T
-    useful, clash = rows["ffma"] / rows["all"], (rows["two_same"] + rows["three_same"]) / rows["ffma"]
-    return pd.DataFrame({"useful": useful, "clash": clash, "left": useful / (1 + useful * clash)})
+    return (
+        pd.DataFrame({v: banks.conflicts(code) | {"all": banks.instructions(code)} for v, code in loops.items()})
+        .T.assign(
+            useful=lambda rows: rows["ffma"] / rows["all"],
+            clash=lambda rows: (rows["two_same"] + rows["three_same"]) / rows["ffma"],
+            left=lambda rows: rows["useful"] / (1 + rows["useful"] * rows["clash"]),
+        )
+        .loc[:, ["useful", "clash", "left"]]
+    )
 
 
 def compiled(report: pd.DataFrame) -> pd.DataFrame:

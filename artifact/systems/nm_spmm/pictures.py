@@ -57,15 +57,16 @@ def format_picture(b: nm.Nm) -> Drawn:
     """
     index, val, cell, kept = np.asarray(b.index), np.asarray(b.val), 1.7, b.keep
     row, column = np.indices(val.shape).reshape(2, -1)
-    data = pd.DataFrame({"compressed_row": row, "window": row // kept, "vector": column // b.vector, "column": column})
-    needs = index[row, data["vector"]]
-    data = data.assign(position=needs % b.group, row=needs, value=val.ravel().astype(float))
+    needs = index[row, column // b.vector]
+    data = pd.DataFrame(
+        {"compressed_row": row, "window": row // kept, "vector": column // b.vector, "column": column}
+        | {"position": needs % b.group, "row": needs, "value": val.ravel().astype(float)}
+    )
     what, own = (
         (data["value"].map(sketch.short), np.take(ROWS, data["window"])),
         data.drop_duplicates(["row", "vector"]),
     )
     lefts = left, right = b.n + 2.8, 2 * (b.n + 2.8)
-    positions = own["position"].astype(str), np.take(ROWS, own["window"]), {"width": cell, "size": 8.5}
     named = (
         f"a vector: {b.vector} columns, kept or pruned as one",
         "framed: one vector in all three",
@@ -76,7 +77,14 @@ def format_picture(b: nm.Nm) -> Drawn:
         (b.k + 1.9, -1.5),
         (sketch.box, data["column"], data["row"], *what),
         (sketch.box, left + data["column"], data["compressed_row"], *what),
-        (sketch.box, right + cell * own["vector"], own["compressed_row"], *positions),
+        (
+            sketch.box,
+            right + cell * own["vector"],
+            own["compressed_row"],
+            own["position"].astype(str),
+            np.take(ROWS, own["window"]),
+            {"width": cell, "size": 8.5},
+        ),
         (sketch.grid, 0, b.k, b.n, b.group, b.vector),
         (sketch.grid, lefts, b.w, [b.n, b.q], kept, [b.vector, 1], [1, cell]),
         (
@@ -210,8 +218,10 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
     vectors, depth, rows = packed.columns // packed.slot, packed.depth, packed.rows
     staged = np.asarray(packed.col_info)[0, 0, : int(np.asarray(packed.count)[0, 0])]
     vector, row = np.indices((vectors, rows)).reshape(2, -1)
-    data = pd.DataFrame({"slot": vector, "vector": vector, "compressed_row": row, "row": index[row, vector]})
-    data = data.assign(position=data["row"] % b.group, stored=stored[vector, row])
+    data = pd.DataFrame(
+        {"slot": vector, "vector": vector, "compressed_row": row, "row": index[row, vector]}
+        | {"position": index[row, vector] % b.group, "stored": stored[vector, row]}
+    )
     high, cell, need = max(depth, 11), 1.7, model.asked(b)[:depth, :vectors]
     top, low, wide, block = (high - depth) / 2, (high - rows) / 2, cell * vectors, 3.4
     x_rows, x_list = wide + 3.6, wide + 6.8 + 1.1 * vectors
@@ -320,8 +330,7 @@ def schedule(durations: Mapping[str, float], steps: int, overlap: bool) -> pd.Da
 
 def period_of(bars: pd.DataFrame) -> float:
     """Return the time of a step: from the start of the last one's multiplications but one to that of the last."""
-    starts = bars[bars["what"] == "compute"].groupby("step")["start"].min()
-    return float(starts.iloc[-1] - starts.iloc[-2])
+    return float(bars[bars["what"] == "compute"].groupby("step")["start"].min().diff().iloc[-1])
 
 
 def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Drawn:
@@ -331,12 +340,12 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
     between two buffers; those of the second are hatched, and a number names the step.
     """
     both = {"one after the other": False, "double-buffered": True}
-    frames = [schedule(durations, steps, overlap).assign(schedule=name) for name, overlap in both.items()]
-    data = pd.concat(frames, ignore_index=True)[["schedule", "step", "lane", "what", "start", "end"]]
+    frames = {name: schedule(durations, steps, overlap) for name, overlap in both.items()}
+    data = pd.concat(frames, names=["schedule"]).reset_index("schedule").reset_index(drop=True)
     lanes, end = list(dict.fromkeys(lane for lane, *_ in BARS.values())), data["end"].max()
     fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.3 * (2 * len(lanes) + 2)))
     tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(both)}
-    said = [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in zip(both, frames, strict=True)]
+    said = [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in frames.items()]
     width, colours = data["end"] - data["start"], data["what"].map(lambda what: BARS[what][2])
     texts = data["step"].astype(str).where(width > 0.022 * end, "")
     sketch.draw(
@@ -377,11 +386,12 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
         ("waves", tile % blocks, tile, "whole", tile // blocks * steps, (tile // blocks + 1) * steps)
         for tile in range(tiles[0] * tiles[1])
     ]
-    for block, parts in enumerate(launching.parts(*tiles, steps, blocks)):
-        for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
-            what = "gives" if others < 0 else "adds" if others else "whole"
-            tile = int((name & 0xFFFF) + (name >> 16) * tiles[0])
-            rows.append(("stream-K", block, tile, what, int(start), int(after[2])))
+    rows += [
+        ("stream-K", block, int((name & 0xFFFF) + (name >> 16) * tiles[0]), what, int(start), int(end))
+        for block, parts in enumerate(launching.parts(*tiles, steps, blocks))
+        for (name, _, start, others), (_, _, end, _) in zip(parts, parts[1:], strict=False)
+        for what in ["gives" if others < 0 else "adds" if others else "whole"]
+    ]
     data = pd.DataFrame(rows, columns=["schedule", "block", "tile", "what", "start", "end"]).query("end > start")
     end, drawn = data["end"].max(), np.unique(np.linspace(0, blocks - 1, shown).round().astype(int)).tolist()
     fig, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True)

@@ -322,7 +322,7 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
     auto = model.against(anchored, theirs)["auto"].dropna()
-    big = where(theirs, library="nm_spmm", m=BIG, n=BIG, k=BIG)
+    big = where(theirs, m=BIG, n=BIG, k=BIG, library="nm_spmm")
     return (
         pd.DataFrame(
             {"all": by_density(auto), "theirs": big.set_index("density")["speedup"], "over": model.at_big(auto)}
@@ -418,18 +418,31 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     Counted of DRAM, L2 and shared memory. With the shares of its peak that the source states, at our intensity under
     our ceiling.
     """
-    df = counted[counted["variant"].isin(["auto", "v3", "nmsparse_vw32", "cublas"])].rename(columns={"us": "time_us"})
-    df = df[~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")].assign(m=BIG, n=BIG, k=BIG)
-    df = df.assign(**{what: df["useful_flops"] / df[f"{what}_bytes"] for what in ("dram", "l2", "shared")})
+    df = (
+        where(counted, variant=["auto", "v3", "nmsparse_vw32", "cublas"])
+        .rename(columns={"us": "time_us"})
+        .loc[lambda df: ~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")]
+        .assign(
+            **{"m": BIG, "n": BIG, "k": BIG},
+            dram=lambda df: df["useful_flops"] / df["dram_bytes"],
+            l2=lambda df: df["useful_flops"] / df["l2_bytes"],
+            shared=lambda df: df["useful_flops"] / df["shared_bytes"],
+        )
+    )
     both = joined(df, model.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)).join(
         pd.Series(model.by_eq3(spmm)).rename_axis(["variant", "density"]).rename("eq3"), on=["variant", "density"]
     )
-    parts = []
-    for panel, (column, memories) in ROOFS.items():
-        slopes = [{"variant": name, "slope": spmm.gbps[name] / 1e3} for name in memories]
-        tops = pd.DataFrame([{"tflops": spmm.fma, "variant": "FMA"}, *slopes]).assign(source="ceiling", memory=panel)
-        parts += [both.assign(intensity=both[column], memory=panel).dropna(subset=["intensity"]), tops]
-    return pd.concat(parts, ignore_index=True)
+    roofs = [
+        (
+            both.assign(intensity=both[column], memory=panel).dropna(subset=["intensity"]),
+            pd.DataFrame(
+                [{"tflops": spmm.fma, "variant": "FMA"}]
+                + [{"variant": name, "slope": spmm.gbps[name] / 1e3} for name in memories]
+            ).assign(source="ceiling", memory=panel),
+        )
+        for panel, (column, memories) in ROOFS.items()
+    ]
+    return pd.concat([df for panel in roofs for df in panel], ignore_index=True)
 
 
 def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:

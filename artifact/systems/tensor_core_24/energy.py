@@ -94,8 +94,11 @@ def activity(launches: pd.DataFrame) -> pd.DataFrame:
 
     Millions of clocks in which the tensor cores work, which are `busy` per cent of all, and GB from and to DRAM.
     """
-    busy, dram = launches["tensor"], launches["dram"] + launches["written"]
-    return launches.assign(busy=busy, tensor=launches["clocks"] * busy / 100, dram=dram)
+    return launches.assign(
+        busy=launches["tensor"],
+        tensor=launches["clocks"] * launches["tensor"] / 100,
+        dram=launches["dram"] + launches["written"],
+    )
 
 
 # ---------------------------------------------------------------- the model
@@ -117,8 +120,7 @@ def predicted_us(weights: pd.Series, rows: pd.DataFrame) -> pd.Series:
 
     Its energy by term, at the voltage of 1 GHz, is its terms times their weights.
     """
-    ghz = np.sqrt(rows["clocks"] / (rows[list(TERMS)] * weights).sum(axis=1))
-    return rows["clocks"] * 1e3 / ghz
+    return rows["clocks"] * 1e3 / np.sqrt(rows["clocks"] / (rows[list(TERMS)] * weights).sum(axis=1))
 
 
 def held_out(
@@ -144,9 +146,13 @@ def predicted(variant: str, size: int, sms: int) -> float:
 
 def clocks(rows: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return the tuner's model beside the clocks that were counted: size, variant, clocks, predicted, error."""
-    mine = rows[rows["variant"].isin(STREAMING)][["size", "variant", "clocks"]].reset_index(drop=True)
-    return mine.assign(predicted=[predicted(r.variant, r.size, sms) for r in mine.itertuples()]).assign(
-        error=lambda found: found["predicted"] / found["clocks"] - 1
+    return (
+        where(rows, variant=STREAMING)[["size", "variant", "clocks"]]
+        .reset_index(drop=True)
+        .assign(
+            predicted=lambda found: [predicted(r.variant, r.size, sms) for r in found.itertuples()],
+            error=lambda found: found["predicted"] / found["clocks"] - 1,
+        )
     )
 
 
@@ -208,9 +214,8 @@ def table(chapter: Chapter) -> pd.DataFrame | None:
     rows, _, told, tells, size, at = view(chapter)
     if not tells:
         return None
-    told = where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]]
     return (
-        at.join(told)
+        at.join(where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]])
         .assign(
             harness=at["clocks"] * 1e3 / where(chapter.ladder, m=size).set_index("variant")["median_us"],
             error=100 * where(held_out(rows), size=size).set_index("variant")["error"],
@@ -242,8 +247,8 @@ def port_bytes(config: family.Wgmma, size: int) -> int:
 
     Stages of A's values, its metadata and B, all tiles in full.
     """
-    step = config.m * (family.K + family.K // 8) + config.n * 2 * family.K
-    return int(np.prod(config.tiles(size, size))) * -(-size // family.K) * step
+    steps = int(np.prod(config.tiles(size, size))) * -(-size // family.K)
+    return steps * (config.m * (family.K + family.K // 8) + config.n * 2 * family.K)
 
 
 def larger_tile(rows: pd.DataFrame, size: int, sms: int) -> pd.DataFrame:

@@ -44,9 +44,6 @@ MAIN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
 ORDER = ("mma_sp", *system.RUNGS, "auto")
 STUDIES = tuple(name for name in system.VARIANTS if name.startswith("mma_sp_"))
 PREDICTIONS = {v: text.times(kernel.prediction) for v, kernel in system.VARIANTS.items()}
-#: Of the step of a kernel, what moves data or multiplies.
-_PUBLISHED_LOOP = r"(@!?P\d )?(HMMA|LDSM|LDGSTS)"
-_PERSISTENT_LOOP = r"(@!?U?P\d )?(HGMMA|WARPGROUP|SYNCS|LDS|UTMALDG)"
 Machine = Mapping[str, Any]
 Shape = tuple[int, int, int]
 #: Who is measured in an experiment, besides `MAIN` in those that are not named here.
@@ -130,8 +127,9 @@ class Chapter(Study):
         A row for each and a size, with `gain`, the factor by which time or clocks became less; empty where none were
         recorded.
         """
-        df = self.table(f"{part}/tried")
-        return pd.DataFrame(columns=["trial"]) if df is None else df.assign(gain=df["beside_value"] / df["value"])
+        if (df := self.table(f"{part}/tried")) is None:
+            return pd.DataFrame(columns=["trial", "beside", *KEYS, "unit", "gain"])
+        return df.assign(gain=df["beside_value"] / df["value"])
 
     # ---------------------------------------------------------------- the ladder
 
@@ -199,8 +197,8 @@ class Chapter(Study):
     @cached_property
     def profile(self) -> pd.DataFrame:
         """The rows of `counted` at the largest of the ladder's sizes, by contender; none where nothing was counted."""
-        found = self.counted[self.counted["size"].isin(self.climbed)]
-        found = found[found["size"] == found["size"].max()].set_index("variant")
+        found = where(self.counted, size=self.climbed)
+        found = where(found, size=found["size"].max()).set_index("variant")
         return found.loc[[v for v in CONTENDERS["ladder"] if v in found.index]]
 
     def post(self, quantity: str) -> pd.Series:
@@ -388,14 +386,14 @@ def chosen(run: Run, shapes: Iterable[Shape]) -> pd.DataFrame:
             family.CHOICES, family.key(system.problem(*shape, seed=run.seed)), run.device, lambda config: True
         )
 
-    def told(c: Any) -> tuple:
-        return (
-            (c.kernel, c.m, c.n, c.splits, c.keep, c.copied)
-            if isinstance(c, family.Wgmma)
-            else ("mma_sp", c.bm, c.bn, 1, "", False)
-        )
-
-    rows = {shape: told(choice.config) for shape in shapes if (choice := look_up(shape))}
+    rows = {
+        shape: (c.kernel, c.m, c.n, c.splits, c.keep, c.copied)
+        if isinstance(c, family.Wgmma)
+        else ("mma_sp", c.bm, c.bn, 1, "", False)
+        for shape in shapes
+        if (choice := look_up(shape))
+        for c in [choice.config]
+    }
     return pd.DataFrame(
         list(rows.values()),
         pd.MultiIndex.from_tuples(rows, names=["m", "n", "k"]),
@@ -434,7 +432,7 @@ def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes]
         for name, parts in {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}.items()
     }
-    return rows.assign(**found), [op for op in instructions(kernel) if re.match(_PUBLISHED_LOOP, op)]
+    return rows.assign(**found), [op for op in instructions(kernel) if re.match(r"(@!?P\d )?(HMMA|LDSM|LDGSTS)", op)]
 
 
 def published_excerpt(loop: list[str]) -> str:
@@ -446,7 +444,8 @@ def published_excerpt(loop: list[str]) -> str:
 
 def step_of_persistent() -> str:
     """Return a step of a warpgroup of `wgmma_persistent`, without the address arithmetic."""
-    ops = [op for op in instructions(system.VARIANTS["wgmma_persistent"]) if re.match(_PERSISTENT_LOOP, op)]
+    moves = r"(@!?U?P\d )?(HGMMA|WARPGROUP|SYNCS|LDS|UTMALDG)"
+    ops = [op for op in instructions(system.VARIANTS["wgmma_persistent"]) if re.match(moves, op)]
     where = [i for i, op in enumerate(ops) if op.startswith("HGMMA")]
     return "\n".join(ops[next(i for i in range(where[2], -1, -1) if "TRYWAIT" in ops[i]) : where[3] + 3])
 

@@ -115,8 +115,8 @@ def epilogue(tried: dict[str, float]) -> Facts:
 def pruned(post: Chapter) -> Facts:
     """How long pruning and compressing take."""
     made = experiments.pruning(post.run)
-    made.index = pd.Index([f"{m} × {k}" for m, k in zip(made["m"], made["k"], strict=True)])
-    return {"pruned": made[["median_us", "gbps"]].rename(columns={"median_us": "us"})}
+    sizes = made["m"].astype(str) + " × " + made["k"].astype(str)
+    return {"pruned": made[["median_us", "gbps"]].rename(columns={"median_us": "us"}).set_axis(sizes)}
 
 
 @part
@@ -565,10 +565,17 @@ def _beside(df: pd.DataFrame, top: float) -> dict[str, Any]:
     if over.empty:
         return {}
     last = over.index[-1]
-    busy = {name: (side["tensor"] / side["clocks"])[last] for name, side in (("ours", ours), ("theirs", theirs))}
-    return pd.DataFrame(
-        {"least": over.min(), "most": over.max(), "last": over.loc[last], "mean": over.agg(records.geomean)}
-    ).to_dict("index") | {"most_mhz": df["ghz"].max() * 1e3, "top_mhz": top, "size": cube(last), "busy": busy}
+    return (
+        pd.DataFrame(
+            {"least": over.min(), "most": over.max(), "last": over.loc[last], "mean": over.agg(records.geomean)}
+        ).to_dict("index")
+        | {"most_mhz": df["ghz"].max() * 1e3, "top_mhz": top, "size": cube(last)}
+        | {
+            "busy": {
+                name: (side["tensor"] / side["clocks"])[last] for name, side in (("ours", ours), ("theirs", theirs))
+            }
+        }
+    )
 
 
 # ---------------------------------------------------------------- the layout of a linear layer

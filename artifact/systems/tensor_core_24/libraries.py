@@ -58,9 +58,11 @@ def read(run: Run, experiments_of: Sequence[str] = EXPERIMENTS) -> dict[str, pd.
         for folder in (run.folder / records.LIBRARIES).glob("*")
         if folder.name != run.machine["cusparselt"]
     }
-    whole = [version for version, paths in files.items() if all(path.is_file() for path in paths)]
-    whole.sort(key=lambda version: [int(part) for part in version.split(".")])
-    return {version: experiments.together(*map(records.read, files[version])) for version in whole}
+    return {
+        version: experiments.together(*map(records.read, files[version]))
+        for version in sorted(files, key=lambda version: [int(part) for part in version.split(".")])
+        if all(path.is_file() for path in files[version])
+    }
 
 
 @command.program(

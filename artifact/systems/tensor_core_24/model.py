@@ -91,13 +91,19 @@ class DenseFP8(nn.Module):
 
     def forward(self, x, done=None):
         """done: x as `quantise` makes it, which layers that read the same share."""
-        y = self.product(*(done or self.quantise(x)))
-        return y[: x.numel() // x.shape[-1]].view(*x.shape[:-1], -1)
+        return self.product(*(done or self.quantise(x)))[: x.numel() // x.shape[-1]].view(*x.shape[:-1], -1)
 
     def product(self, x, unit):
         """Multiply quantised x by the weight, with the library's kernel."""
-        how = {"bias": self.bias, "out_dtype": torch.bfloat16, "use_fast_accum": True}
-        return torch._scaled_mm(x, self.weight.t(), scale_a=unit, scale_b=self.scales, **how)
+        return torch._scaled_mm(
+            x,
+            self.weight.t(),
+            scale_a=unit,
+            scale_b=self.scales,
+            bias=self.bias,
+            out_dtype=torch.bfloat16,
+            use_fast_accum=True,
+        )
 
 
 class Decoder(nn.Module):
@@ -144,8 +150,12 @@ def contenders(model: Model) -> dict[tuple[str, str], Any]:
     eight = copy.deepcopy(dense)
     for name, x in linears(eight, nn.Linear).items():
         setattr(eight, name, DenseFP8(x))
-    sparse, sparse_eight = sparsify(copy.deepcopy(dense)), sparsify(copy.deepcopy(dense), dtype="e4m3")
-    return dict(zip(CONTENDERS, (dense, sparse, eight, sparse_eight), strict=True))
+    return {
+        ("bf16", "dense"): dense,
+        ("bf16", "2:4"): sparsify(copy.deepcopy(dense)),
+        ("e4m3", "dense"): eight,
+        ("e4m3", "2:4"): sparsify(copy.deepcopy(dense), dtype="e4m3"),
+    }
 
 
 @partial(torch.compile, dynamic=False, fullgraph=True)

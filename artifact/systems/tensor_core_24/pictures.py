@@ -10,10 +10,9 @@ from artifact.drawing.sketch import FAINT, THICK, Mark, box, frame, pointer, put
 from artifact.drawing.style import BOUND, INK, ROWS
 from kernels.formats import half, two_four
 
-How = dict[str, Any]
-PLAIN: How = {"fontsize": 8}
-RIGHT: How = {"ha": "right"}
-LEFT: How = {"ha": "left"}
+#: How words are written.
+PLAIN: dict[str, Any] = {"fontsize": 8}
+RIGHT, LEFT = ({"ha": side} for side in ("right", "left"))
 COLOURS = np.array(ROWS)
 WORD = 1.9  #: how wide a word of metadata is drawn
 

@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable] = {
 }
 #: Of each kernel that takes B and C in any order the smallest tile, and the tiles for few tokens.
 SMALLEST = {c.kernel: c for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n) if c.kind.ordered}
-NARROW = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
+NARROW = {c.kernel: c for c in sorted(family.NARROW_FAMILY, key=lambda c: -c.n)}
 
 
 def tensor_core_24(lab: Lab) -> Iterable[Case]:
@@ -46,8 +46,10 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         yield from lab.products(system.problem(200, n, 512, orders=orders), binds)
     yield from _with_more(lab)
     # With A in the order of use, a bias and an activation.
-    packed = [c if c.kind.packed else replace(c, packed=True) for c in {c.kernel: c for c in NARROW}.values()]
-    for n, those in ((264, [replace(c, copied=False, packed=True) for c in SMALLEST.values()]), (13, packed)):
+    for n, those in (
+        (264, [replace(c, copied=False, packed=True) for c in SMALLEST.values()]),
+        (13, [c if c.kind.packed else replace(c, packed=True) for c in NARROW.values()]),
+    ):
         yield from _activated(lab, system.problem(200, n, 512, orders="FF"), launch.prepare_config, those)
     # By the launcher: tokens that fit no tile, from narrow tiles to wide ones.
     for m, tokens, k, dtype, activation in (
@@ -70,17 +72,15 @@ def _with_more(lab: Lab) -> Iterable[Case]:
     """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
     problem, bias = system.problem(200, 264, 392), normal(16, 200)
     c = half.from_dense(normal(4, 200, 264), "bfloat16")
-    kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
-    names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
+    rungs = {config.kernel: name for name, (config, *_) in family.RUNGS.items() if config.kernel in family.COMPLETE}
     right = verification.reference(
         2 * verification.oracle(problem, on="cpu").values - half.to_dense(c).astype(np.float64) + bias[:, None]
     )
 
     def prepare(name: str, problem, device):
-        more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
-        return system.prepare(name, problem, device, **more)
+        return system.prepare(name, problem, device, alpha=2.0, beta=-1.0, c=half.to_device(c), bias=cupy.asarray(bias))
 
-    return lab.products(problem, {name: partial(prepare, name) for name in names}, right)
+    return lab.products(problem, {name: partial(prepare, name) for name in ("mma_sp", *rungs.values())}, right)
 
 
 def _activated(lab: Lab, problem, prepare: Callable, configs: Iterable) -> Iterable[Case]:

@@ -45,12 +45,16 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
     What each was, on which kernel, what was expected, and by what factor time or clocks became less, by size.
     """
     said = pd.DataFrame(registry.toml(registry.FOLDER / SYSTEM / "tried.toml")[part]).T
-    rows = {}
-    for name, df in post.tried(part).groupby("trial", sort=False):
-        came = text.listed(f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples())
-        unit = "in time" if df["unit"].iloc[0] == "us" else "in clocks"
-        rows[name] = {"on": df["beside"].iloc[0], "came": f"{came} {unit}; {said['became'][name]}"}
-    return pd.DataFrame(rows, ["on", "came"]).T.join(said)
+    return (
+        post.tried(part)
+        .assign(at=lambda df: [f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples()])
+        .replace({"unit": {"us": "in time", "kiloclocks": "in clocks"}})
+        .groupby("trial", sort=False)
+        .agg(on=("beside", "first"), came=("at", text.listed), unit=("unit", "first"))
+        .join(said)
+        .assign(came=lambda df: [f"{r.came} {r.unit}; {r.became}" for r in df.itertuples()])
+        .drop(columns="unit")
+    )
 
 
 def chosen(post: Chapter) -> pd.DataFrame:
@@ -196,12 +200,19 @@ def _long(df: pd.DataFrame, value: str) -> pd.DataFrame:
 def share_of_peak(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of what a loop of each contender's own instruction sustains."""
     of = dict.fromkeys(("auto", "cusparselt"), "wgmma.sp") | {"cublaslt": "wgmma (dense)", "mma_sp": "mma.sp"}
-    df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
     top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
-    return together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)).dropna(subset="peak"), said).assign(
-        per_cent=lambda df: 100 * df["tflops"] / df["peak"]
-    )
+    return together(
+        post["square"]
+        .assign(
+            source="measured",
+            size=lambda df: df["m"],
+            ceiling=lambda df: df["variant"].map(of),
+            peak=lambda df: df["ceiling"].map(post.loops).map(post.peak),
+        )
+        .dropna(subset="peak"),
+        said,
+    ).assign(per_cent=lambda df: 100 * df["tflops"] / df["peak"])
 
 
 def studies(post: Chapter) -> pd.DataFrame:

@@ -334,8 +334,8 @@ def compared(tensor: pd.DataFrame) -> pd.DataFrame:
     dense = us.loc[[(library[v], *at) for v, *at in rows[["variant", *POINT]].itertuples(index=False)]]
     rows = rows.assign(vector=[pattern(label)[1] for label in rows["label"]], speedup=dense.array / rows["median_us"])
     line = ["variant", "vector", "m", "n", "k"]
-    crossings = rows.groupby(line).apply(lambda at: crossing_of(at["density"].to_numpy(), at["speedup"].to_numpy()))
-    return rows.join(crossings.rename("crossing"), on=line)
+    wins = rows.groupby(line).apply(lambda at: crossing_of(at["density"].to_numpy(), at["speedup"].to_numpy()))
+    return rows.join(wins.rename("crossing"), on=line)
 
 
 # ---------------------------------------------------------------- what the source states, and what its code gave

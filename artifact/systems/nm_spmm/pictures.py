@@ -67,11 +67,7 @@ def format_picture(b: nm.Nm) -> Drawn:
         data.drop_duplicates(["row", "vector"]),
     )
     lefts = left, right = b.n + 2.8, 2 * (b.n + 2.8)
-    named = (
-        f"a vector: {b.vector} columns, kept or pruned as one",
-        "framed: one vector in all three",
-        "position in\nthe window",
-    )
+    words = {"ha": "left", "va": "top", "fontsize": 8}
     return sketch.picture(
         (-2.6, right + cell * b.q + 0.3),
         (b.k + 1.9, -1.5),
@@ -107,7 +103,8 @@ def format_picture(b: nm.Nm) -> Drawn:
             {"linewidth": 1.4},
         ),
         (sketch.put, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", {"rotation": 90, "fontsize": 8}),
-        (sketch.put, [0, *lefts], [b.k + 0.8, b.w + 0.4, b.w + 0.4], named, {"ha": "left", "va": "top", "fontsize": 8}),
+        (sketch.put, 0, b.k + 0.8, f"a vector: {b.vector} columns, kept or pruned as one", words),
+        (sketch.put, lefts, b.w + 0.4, ["framed: one vector in all three", "position in\nthe window"], words),
     ), data
 
 
@@ -170,8 +167,9 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
     for i, (size, cut) in enumerate(zip(sizes, cuts, strict=True)):
         row, column = np.indices(size // cut).reshape(2, -1)
         x, y, *sides = place(i, row, column)
-        texts = [names[i].format(number) for number in range(len(row))]
-        marks.append((sketch.box, x, y, texts, np.take(colours[i], row, mode="wrap"), *sides))
+        marks.append(
+            (sketch.box, x, y, [*map(names[i].format, range(len(row)))], np.take(colours[i], row, mode="wrap"), *sides)
+        )
         chosen.append(place(i, int(not i), column.max()))
     for i, (x, y, width, height) in enumerate(chosen[:3], 1):
         ends = [y, y + height], xs[i] - 1.2 * (i == 3), [ys[i], ys[i] + tall[i]]
@@ -344,11 +342,16 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
     lanes, end = list(dict.fromkeys(lane for lane, *_ in BARS.values())), data["end"].max()
     fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.3 * (2 * len(lanes) + 2)))
     tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(frames)}
-    said = [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in frames.items()]
     width, colours = data["end"] - data["start"], data["what"].map(lambda what: BARS[what][2])
     sketch.draw(
         ax,
-        (sketch.put, 0, np.array([*tops.values()]) + 0.35, said, {"ha": "left", "weight": "bold"}),
+        (
+            sketch.put,
+            0,
+            np.array([*tops.values()]) + 0.35,
+            [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in frames.items()],
+            {"ha": "left", "weight": "bold"},
+        ),
         (
             sketch.box,
             data["start"],
@@ -396,8 +399,8 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
     for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
         bars = df[df["block"].isin(drawn)]
         low, width = bars["block"].map(drawn.index) + 0.1, bars["end"] - bars["start"]
-        texts = bars["tile"].astype(str).where(width > 0.05 * end, "")
-        sketch.draw(ax, (sketch.box, bars["start"], low, texts, bars["what"].map(lambda w: PARTS[w][1]), width, 0.8))
+        what = bars["tile"].astype(str).where(width > 0.05 * end, ""), bars["what"].map(lambda part: PARTS[part][1])
+        sketch.draw(ax, (sketch.box, bars["start"], low, *what, width, 0.8))
         last, used = df["end"].max(), df.groupby("block")["end"].max().mean()
         ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
         ax.set(xlabel="steps", title=f"{title}: {last} steps, {used / last:.0%} of them used")

@@ -137,8 +137,7 @@ def test_conda_environment_is_the_gpu_lock():
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="not the environment made by make")
 def test_installed_is_what_is_locked():
     pinned = pins("base", f"3.{sys.version_info.minor}")
-    found = {name: Version(importlib.metadata.version(name)) for name in pinned}
-    assert found == pinned
+    assert {name: Version(importlib.metadata.version(name)) for name in pinned} == pinned
 
 
 @functools.cache

@@ -40,8 +40,7 @@ def test_help_lists_every_target():
     targets = re.search(r"^\.PHONY: (.*)$", TEXT, re.MULTILINE)[1].split()
     lines = re.findall(r"^  make (\S+) +(\S.*)$", make("help").stdout, re.MULTILINE)
     assert sorted(name for name, _ in lines) == sorted(targets)
-    promised = "artifact test kick measure profile claims compare book wheelhouse clean help".split()
-    assert set(promised) <= set(targets)
+    assert set("artifact test kick measure profile claims compare book wheelhouse clean help".split()) <= set(targets)
     assert make().stdout == make("help").stdout
 
 
@@ -62,8 +61,7 @@ def test_the_longest_notebook_is_begun_first():
 
 
 def test_nothing_changed_nothing_done(built):
-    result = make("-n", "artifact", *built)
-    assert "Nothing to be done for 'artifact'" in result.stdout, "out of date: run make test"
+    assert "Nothing to be done for 'artifact'" in make("-n", "artifact", *built).stdout, "out of date: run make test"
 
 
 @pytest.mark.parametrize(
@@ -95,8 +93,7 @@ def test_records_that_changed(built, tmp_path):
 
 @pytest.mark.parametrize("variable", ["GPU=NVIDIA H200", "RECORDS=my records", "GPU=it's", "SEED=$(nothing)"])
 def test_values_with_spaces_and_quotes_remove_nothing(variable):
-    result = make("-n", "artifact", variable, "BUILD=build/of_a_test")
-    removed = re.findall(r"rm -rf ([^&\n]*)", result.stdout)
+    removed = re.findall(r"rm -rf ([^&\n]*)", make("-n", "artifact", variable, "BUILD=build/of_a_test").stdout)
     assert removed[0].split() == ["build/of_a_test/parameters"]
     assert all(name.startswith("build/of_a_test/") for name in removed)
 
@@ -131,8 +128,7 @@ def test_no_value_is_run_by_the_shell(tmp_path, target):
     python.chmod(0o755)
     harm = f"""x'; touch {tmp_path}/run; $$(touch {tmp_path}/run) `touch {tmp_path}/run` " """
     names = "GPU RECORDS FORMAT FRESH SHIPPED NODE_PYTHON NODE_GLIBC NODE_HAS MODE PRESET SEED".split()
-    given = [f"{name}={harm}{name}" for name in names]
-    make(target, f"PY={python}", "ENV=", f"BUILD={tmp_path}/build", *given)
+    make(target, f"PY={python}", "ENV=", f"BUILD={tmp_path}/build", *[f"{name}={harm}{name}" for name in names])
     seen = (tmp_path / "given").read_text()
     value = harm.replace("$$", "$")
     mine = {

@@ -123,8 +123,7 @@ def test_the_wheel_says_its_version_and_requires_four_packages(wheel):
 
 def python(site: Path, code: str, folder: Path, **environment: str) -> str:
     """What code prints in the Python that has these packages alone, in another folder, and without a GPU."""
-    installed = site.parents[2] / "bin" / "python"
-    return run(installed, "-c", code, cwd=folder, CUDA_VISIBLE_DEVICES="", **environment)
+    return run(site.parents[2] / "bin" / "python", "-c", code, cwd=folder, CUDA_VISIBLE_DEVICES="", **environment)
 
 
 def test_importing_it_needs_nothing_else(site, tmp_path):
@@ -159,12 +158,10 @@ for name, system in trial.rooms().items():
     print(name, kernel.source)
 """
     caches = tmp_path / "caches"
-    lines = python(site, code, tmp_path, XDG_CACHE_HOME=str(caches)).splitlines()
-    compiled = dict(line.split() for line in lines)
+    compiled = dict(line.split() for line in python(site, code, tmp_path, XDG_CACHE_HOME=str(caches)).splitlines())
     assert compiled.keys() == kernels.systems().keys()
     assert all(Path(path).is_relative_to(site) for path in compiled.values())
-    kept = list((caches / NAME / "cubin").glob("*.kernel"))
-    assert len(kept) == len(compiled)
+    assert len(list((caches / NAME / "cubin").glob("*.kernel"))) == len(compiled)
     assert not [path for path in site.rglob("*") if path.suffix == ".kernel"]
 
 

@@ -4,3 +4,5 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+
+from emulated import by_the_host  # noqa: F401

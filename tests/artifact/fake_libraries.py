@@ -415,8 +415,7 @@ class CusparseLt(Library):
         assert factor == 1 or kind == E4M3
         product = numbers(left, kind) @ numbers(right.T if op_b else right, kind)
         store(out, factor * product, kind_c, alpha, beta, factor)
-        stream = int(at(streams, (1,), np.uintp)[0])
-        self.launched.append((chosen["CONFIG_ID"], chosen["SPLIT_K_MODE"], stream))
+        self.launched.append((chosen["CONFIG_ID"], chosen["SPLIT_K_MODE"], int(at(streams, (1,), np.uintp)[0])))
 
     def _matrix(self, descriptor: int, address: int) -> tuple[np.ndarray, int]:
         rows, columns, leading, alignment, kind, order = self.made[descriptor][2:8]

@@ -307,8 +307,7 @@ def test_compare(shelf, capsys):
     assert "no fresh records yet" in refused(capsys, "compare")
     synthetic.folder(fresh)
     assert "The records agree." in printed(capsys, "compare")
-    made = {name: synthetic.experiment(name, scale=2.0) for name in synthetic.SHAPES}
-    synthetic.folder(fresh, made)
+    synthetic.folder(fresh, {name: synthetic.experiment(name, scale=2.0) for name in synthetic.SHAPES})
     assert "DIFFER" in printed(capsys, "compare", code=1)
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
@@ -318,8 +317,7 @@ def test_compare(shelf, capsys):
     assert "'x'; known: nvidia-h200" in refused(capsys, "compare", "--fresh", "x")
     # Any two: a folder with one GPU in it, and a GPU by its name, wherever its records are.
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped), "--shipped", "NVIDIA H200")
-    part = {"wide": synthetic.experiment("wide", gpu="NVIDIA X1")}
-    synthetic.folder(fresh, part, "NVIDIA X1", "nvidia-x1")
+    synthetic.folder(fresh, {"wide": synthetic.experiment("wide", gpu="NVIDIA X1")}, "NVIDIA X1", "nvidia-x1")
     assert "name one of these folders" in refused(capsys, "compare", "--fresh", str(fresh))
     assert "nvidia-x1 has only" in refused(capsys, "compare", "--fresh", "nvidia-x1")
     assert "invalid float" in refused(capsys, "compare", "--tolerance", "much")
@@ -457,8 +455,7 @@ def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, 
     assert "over cublas_a" in lines[3] and "prefetch" not in names
     (whole,) = toy.exactly
     assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, "on whole numbers, too"
-    error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
-    assert "prefetch needs m to be even" in error
+    assert "prefetch needs m to be even" in refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
 
 
 # ---------------------------------------------------------------- real matrices
@@ -497,8 +494,7 @@ def test_a_trial_without_a_gpu_goes_as_far_as_the_compiler(capsys, no_gpu, mine)
 
 
 def test_a_trial_without_a_kernel_lists_the_arguments(capsys):
-    lines = printed(capsys, "trial", "--room", "casper_sparse").splitlines()
-    found = dict(line.split(maxsplit=1) for line in lines)
+    found = dict(line.split(maxsplit=1) for line in printed(capsys, "trial", "--room", "casper_sparse").splitlines())
     assert found["a.row_ptr"] == "int32 (4097)" and found["b"] == "float32 (4096 x 512), row-major"
     assert {"m", "n", "k", "nnz", "c"} < set(found)
 
@@ -516,8 +512,7 @@ def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
 @pytest.fixture
 def question(tmp_path, no_gpu):
     """A small matrix."""
-    a = scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1))
-    scipy.io.mmwrite(tmp_path / "mine.mtx", a)
+    scipy.io.mmwrite(tmp_path / "mine.mtx", scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1)))
     return str(tmp_path / "mine")
 
 

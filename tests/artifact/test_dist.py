@@ -59,13 +59,11 @@ def test_two_runs_give_the_same_bytes(tmp_path, clone, book):
     third = open(dist.release(book, tmp_path / "three", clone)["archive"], "rb").read()
     assert one == two == third and said[0]["sha256"] == hashlib.sha256(one).hexdigest()
     assert hashlib.sha256(gzip.decompress(one)).hexdigest() == said[0]["of the tar"]
-    beside = (tmp_path / "one" / f"{dist.NAME}.tar.gz.sha256").read_text()
-    assert beside == f"{said[0]['sha256']}  {dist.NAME}.tar.gz\n"
+    assert (tmp_path / "one" / f"{dist.NAME}.tar.gz.sha256").read_text() == f"{said[0]['sha256']}  {dist.NAME}.tar.gz\n"
 
 
 def test_what_is_in_it(tmp_path, clone, book):
-    archive = dist.release(book, tmp_path, clone)["archive"]
-    with tarfile.open(archive) as tar:
+    with tarfile.open(dist.release(book, tmp_path, clone)["archive"]) as tar:
         members = {m.name.removeprefix(f"{dist.NAME}/"): m for m in tar}
         assert list(members) == sorted(members)
         assert set(members) == {"SHA256SUMS", "html/_static/x.css", "html/index.html", "recorded/a.csv", "run"}
@@ -134,8 +132,7 @@ def test_heads_of_columns_say_so():
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x")])
     tables = frame.to_html(index=False) + frame.style.to_html() + str(part("facts", {"k": "v"}))
     made.cells[0].outputs = [nbformat.v4.new_output("display_data", {"text/html": tables})]
-    read = nbformat.reads(build._same(nbformat.writes(made)), as_version=4)
-    text = read.cells[0].outputs[0].data["text/html"]
+    text = nbformat.reads(build._same(nbformat.writes(made)), as_version=4).cells[0].outputs[0].data["text/html"]
     assert text.count('scope="col"') == 4 and text.count('scope="row"') == 1
     assert "<th>" not in text and ">a</th>" in text
 
@@ -242,8 +239,7 @@ def test_pins_for_the_node():
     lock = f"numpy==1 ; python_full_version < '3.12' \\\n    {HASH}\n"
     lock += f"numpy==2 ; python_full_version >= '3.12' \\\n    {HASH}\n"
     for python, version in {"3.11": "1", "3.12": "2"}.items():
-        pins = wheelhouse._pins(lock, wheelhouse._environment(python))
-        assert pins["numpy"] == f"numpy=={version} \\\n    {HASH}"
+        assert wheelhouse._pins(lock, wheelhouse._environment(python))["numpy"] == f"numpy=={version} \\\n    {HASH}"
 
 
 def test_a_folder_that_is_no_wheelhouse_is_not_replaced(index, tmp_path):

@@ -1,6 +1,8 @@
-"""Nothing but places: tests here share helpers with those of the kernels."""
+"""Tests here share helpers and a fixture with those of the kernels."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+
+from pretend import pretended  # noqa: F401

@@ -13,7 +13,7 @@ import pytest
 from compiled import Reports, cubins
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pretend import pretended  # noqa: F401 (a fixture)
+from products import launched
 from racing import A100
 from refused import says
 from systems import SYSTEMS, UNTUNED, VARIANTS, adds_in_any_order, options, recipes, typical
@@ -180,8 +180,7 @@ def test_the_bits_of_operands_never_change(name, shape, bits):
     """The shipped records name a seed; another generator would make them of other matrices."""
     host = importlib.import_module(f"kernels.{name}").problem(**shape, seed=7).host()
     parts = [x for of in (host.a, host.b) for x in (vars(of).values() if formats.is_sparse(of) else [array_of(of)])]
-    made = [x.tobytes() for x in parts if isinstance(x, np.ndarray)]
-    assert crc32(b"".join(made)) == bits
+    assert crc32(b"".join([x.tobytes() for x in parts if isinstance(x, np.ndarray)])) == bits
 
 
 def operands_of(problem) -> list[np.ndarray]:
@@ -195,7 +194,7 @@ def is_one_sentence(error: Exception) -> bool:
 
 
 @pytest.mark.parametrize(("system", "kernel"), UNTUNED)
-def test_prepare_refuses_a_gpu_that_the_kernel_is_not_for(pretended, monkeypatch, system, kernel):  # noqa: F811
+def test_prepare_refuses_a_gpu_that_the_kernel_is_not_for(pretended, monkeypatch, system, kernel):
     device = pretended(A100)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     if "sm_80" not in kernel.targets:
@@ -205,21 +204,6 @@ def test_prepare_refuses_a_gpu_that_the_kernel_is_not_for(pretended, monkeypatch
 
 
 # ---------------------------------------------------------------------------------------- on a GPU
-
-
-def launched(bound, stream) -> np.ndarray:
-    """The bits of one launch's output, which was NaN before."""
-    bound.result().fill(math.nan)
-    _wait()
-    bound.launch(stream)
-    stream.sync()
-    return formats.to_host(array_of(bound.result()))
-
-
-def _wait() -> None:
-    import cupy
-
-    cupy.cuda.get_current_stream().synchronize()
 
 
 def bound_by(system, kernel, device, recipe, seed: int = 0, exact: bool = True):
@@ -280,11 +264,11 @@ def test_launches_repeat_their_bits_and_can_be_captured(device, monkeypatch, tmp
     ((bound, p, reference),) = typically(system, kernel, device, exact=False)
     stream = device.create_stream()
     verification.check(bound, p, reference, stream)
-    first = launched(bound, stream)
+    first = launched(bound, device)
     graph = bench.capture(bound.name, bound, stream)
     verification.check(bound, p, reference, stream, launch=lambda: graph.launch(stream))
     if not adds_in_any_order(kernel):
-        assert all(np.array_equal(launched(bound, stream), first) for _ in range(5))
+        assert all(np.array_equal(launched(bound, device), first) for _ in range(5))
     assert bound.name == kernel.name and bound.prepare_ms >= 0 and bound.prepare_bytes >= 0
 
 
@@ -296,7 +280,7 @@ def test_two_streams_do_not_disturb_each_other(device, system, kernel):
     streams = [device.create_stream() for _ in both]
     for bound, *_ in both:
         bound.result().fill(math.nan)
-    _wait()
+    device.sync()
     for _ in range(3):
         for (bound, *_), stream in zip(both, streams, strict=True):
             bound.launch(stream)

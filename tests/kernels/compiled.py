@@ -32,8 +32,7 @@ class Reports(dict[Key, tuple[jit.Resources, dict[str, int]]]):
 
     def anew(self) -> Reports:
         """Of the same kernels, compiled once more."""
-        jobs = [(cubin.source, *key) for key, cubin in self.cubins.items()]
-        return Reports(_compiled(jobs, anew=True))
+        return Reports(_compiled([(cubin.source, *key) for key, cubin in self.cubins.items()], anew=True))
 
 
 def again(test: Callable[..., None]) -> Callable[..., None]:

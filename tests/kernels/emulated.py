@@ -157,8 +157,7 @@ def _copied(address: int, size: int, count: int) -> np.ndarray:
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):
     cells = [np.array([x], np.uint64) if type(x) is int else np.array([x]) for x in arguments]
     given = (ctypes.c_void_p * len(cells))(*(x.ctypes.data for x in cells))
-    place = ENTRIES[source].index(entry)
-    getattr(_compiled(source), f"run_{place}")(blocks, threads, given)
+    getattr(_compiled(source), f"run_{ENTRIES[source].index(entry)}")(blocks, threads, given)
 
 
 def _run(source: Path, entry: str, threads: int, block: int, *arguments) -> None:

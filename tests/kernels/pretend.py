@@ -6,6 +6,7 @@ What runs is all that happens on the host: the conversion of A, a system's bind,
 import ctypes
 import re
 import sys
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 import twins
 
-from kernels import jit, workspace
+from kernels import formats, jit, workspace
+from kernels.contract import Operands, Problem
+from kernels.formats.half import Half, array_of
 from kernels.library import current
 
 
@@ -63,8 +66,7 @@ class Cupy(ModuleType):
             return found
 
         def wrapped(*given, **options):
-            made = found(*given, **options)
-            return as_array(made)
+            return as_array(found(*given, **options))
 
         return wrapped
 
@@ -81,7 +83,9 @@ class Strict(Cupy):
 
 
 def as_array(made):
-    """The same, arrays of the GPU; they begin at multiples of 512 bytes, as CuPy's do."""
+    """An array, a tuple or a format on the GPU; arrays begin at multiples of 512 bytes, as CuPy's do."""
+    if is_dataclass(made):
+        return replace(made, **{f.name: as_array(getattr(made, f.name)) for f in fields(made)})
     if isinstance(made, tuple):
         return type(made)(*map(as_array, made)) if hasattr(made, "_fields") else tuple(map(as_array, made))
     if not isinstance(made, np.ndarray) or isinstance(made, Array) or not made.size:
@@ -92,6 +96,15 @@ def as_array(made):
     placed = memory[begin : begin + made.nbytes].view(made.dtype).reshape(made.shape, order=order)
     placed[...] = made
     return placed.view(Array)
+
+
+def there(problem: Problem, order: str = "F") -> Problem:
+    """The problem with its host's operands on the pretended GPU, and a C of zeros; order: C's in memory."""
+    host = problem.host()
+    dense = host.a if formats.is_sparse(host.b) else host.b
+    c = as_array(np.zeros((problem.m, problem.n), array_of(dense).dtype, order))
+    made = Operands(as_array(host.a), as_array(host.b), replace(dense, bits=c) if isinstance(dense, Half) else c)
+    return replace(problem, make_device=lambda: made, _device=None)
 
 
 class View:

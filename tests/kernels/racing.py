@@ -82,8 +82,7 @@ class Kept:
 
     def write(self, path, p, config) -> None:
         """A choice of today's kernels and compiler."""
-        digest = autotune.choices.digest(self.family.CHOICES.sources(config))
-        made = autotune.Choice(config, 9.0, digest)
+        made = autotune.Choice(config, 9.0, autotune.choices.digest(self.family.CHOICES.sources(config)))
         autotune.write(self.family.CHOICES, path, self.family.key(p), made)
 
     def look_up(self, p, device):

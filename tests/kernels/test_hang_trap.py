@@ -93,8 +93,7 @@ def test_both_builds_compile_and_one_of_them_traps(monkeypatch, source, entry):
     mix = jit.instruction_mix(trapping)
     assert compiled.count(mix, "BPT") and not compiled.count(plain, "BPT")
     assert compiled.count(mix, "USETMAXREG") == compiled.count(plain, "USETMAXREG")
-    files = set(re.findall(rb"[\w.]*/?(\w+\.cuh?)\0", trapping.code))
-    assert files, "a wait that does not end has a file to name"
+    assert set(re.findall(rb"[\w.]*/?(\w+\.cuh?)\0", trapping.code)), "a wait that does not end has a file to name"
 
 
 def test_waits_that_turn_are_those_that_end():
@@ -113,8 +112,7 @@ def test_waits_that_turn_are_those_that_end():
 def test_a_wait_for_ever_ends_with_file_and_line(device, tmp_path, monkeypatch, which):
     path = tmp_path / "waits.cu"
     path.write_text(WAITS[which])
-    lines = WAITS[which].splitlines()
-    here = [number for number, line in enumerate(lines, 1) if line.endswith("// here")]
+    here = [number for number, line in enumerate(WAITS[which].splitlines(), 1) if line.endswith("// here")]
     monkeypatch.setenv(jit.HANG_TRAP, "1")
     run = subprocess.run(
         [sys.executable, "-c", LAUNCH, str(path)],

@@ -100,8 +100,7 @@ def test_an_installed_package_writes_to_the_users_own_caches(monkeypatch, tmp_pa
     monkeypatch.setenv("XDG_CACHE_HOME", given) if given is not None else monkeypatch.delenv("XDG_CACHE_HOME", False)
     assert jit.cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("SPARSITY_CACHE")
-    caches = Path(folder.replace("~", str(tmp_path / "home")))
-    assert jit.cache_folder() == caches / "sparsity_on_trial" / "cubin"
+    assert jit.cache_folder() == Path(folder.replace("~", str(tmp_path / "home"))) / "sparsity_on_trial" / "cubin"
 
 
 def test_whatever_changes_the_code_compiles_again_and_is_kept_beside_the_rest(fake, source, monkeypatch, tmp_path):

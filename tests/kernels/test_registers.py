@@ -62,8 +62,7 @@ def of_its_own(tmp_path_factory):
     def made(*numbers: int, limit: str = "__launch_bounds__(384, 1)") -> jit.Cubin:
         path = folder / "exchanges.cu"
         path.write_text(SOURCE.replace("LIMIT", limit))
-        entry = f"exchanges<{', '.join(map(str, numbers))}>"
-        return jit.compile_cubin(path, entry, registers.ARCH)
+        return jit.compile_cubin(path, f"exchanges<{', '.join(map(str, numbers))}>", registers.ARCH)
 
     return made
 
@@ -107,8 +106,7 @@ def test_what_is_read_is_what_nvdisasm_says(cubins):
             assert bool(re.match(r"\w*MMA\b", text)) <= wide <= bool(re.match(r"\w*MMA", text)), text
             asked |= set(re.findall(r"USETMAXREG\.(\w+)\.CTAPOOL (?:UP\d, )?(0x\w+)", text))
             if to := re.match(r"(BRA|BSSY)\b.*`\((\.L_\w+)\)", text):
-                away = registers._offset(low, high) if to[1] == "BRA" else low >> 32
-                branches.append((to[2], at + 16 + away))
+                branches.append((to[2], at + 16 + (registers._offset(low, high) if to[1] == "BRA" else low >> 32)))
             seen.add(text.split()[0].split(".")[0])
         found = registers.exchange(code)
         assert asked == {("DEALLOC", hex(found.given)), ("TRY_ALLOC", hex(found.taken))}, cubin.entry
@@ -132,8 +130,7 @@ def test_every_kernel_has_the_registers_that_it_exchanges(cubins):
                     lambda cubin=cubin, n=count - 1: jit.require_registers(counted(cubin, n)),
                 )
     assert len(cubins) > 50 and refused > 40
-    none = jit.compile_cubin(*min(ENTRIES - MAY_EXCHANGE), registers.ARCH)
-    jit.require_registers(counted(none, 1))
+    jit.require_registers(counted(jit.compile_cubin(*min(ENTRIES - MAY_EXCHANGE), registers.ARCH), 1))
 
 
 def test_a_kernel_that_would_wait_for_ever_is_refused(of_its_own):
@@ -169,8 +166,7 @@ def test_registers_before_the_exchange_bound_a_smaller_launch(of_its_own):
 
 def test_what_cannot_be_told_is_refused(of_its_own):
     """A jump to an address that only the GPU knows, before the exchange."""
-    cubin = of_its_own(32, 160, 8, limit="__maxnreg__(160)")
-    code = bytearray(jit._instructions(cubin))
+    code = bytearray(jit._instructions(of_its_own(32, 160, 8, limit="__maxnreg__(160)")))
     code[:2] = struct.pack("<H", 0x7949)  # BRX
     says(["0x949", "is not known"], lambda: registers.used_before(bytes(code)))
 

@@ -1,20 +1,17 @@
 """Every case of a system can be made ready on a GPU that is not there, and every kernel of the system has one."""
 
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import racing
-from pretend import as_array, pretended  # noqa: F401
+from pretend import as_array, there
 
 from artifact.sanitize import __main__ as sanitize
 from artifact.sanitize import cases
 from artifact.systems.async_sparse import sanitize as of_blocks
 from kernels import jit, systems
-from kernels.contract import Operands
-from kernels.formats.half import Half
 from kernels.tensor_core_24 import fp8, gpcs
 
 #: Systems whose cases are products by a kernel that is bound; the others call what works on a GPU alone.
@@ -23,7 +20,7 @@ OF_SYSTEM = {"async_csr": "async_sparse", "async_blocks": "async_sparse"}
 
 
 @pytest.fixture
-def ran(pretended, monkeypatch):  # noqa: F811
+def ran(pretended, monkeypatch):
     """A function: a system -> what came of its cases, which are made ready and not launched; they are kept."""
     made: dict[str, sanitize.Ran] = {}
     properties = SimpleNamespace(**vars(racing.H200.properties), clock_rate=1_980_000)
@@ -34,7 +31,7 @@ def ran(pretended, monkeypatch):  # noqa: F811
 
     def product(self, problem, name, prepare, right) -> None:
         if problem.room == "nm_spmm":  # its preparation follows indices, which kernels write
-            asked, problem = problem, replace(problem, make_device=lambda: _moved(asked), _device=None)
+            problem = there(problem)
         prepare(problem, self.device if name in cases.WHOLE else self.few)
 
     monkeypatch.setattr(cases.Lab, "product", product)
@@ -53,15 +50,6 @@ def ran(pretended, monkeypatch):  # noqa: F811
         return made[system]
 
     return run
-
-
-def _moved(problem) -> Operands:
-    ops = problem.host()
-    b = replace(ops.b, val=as_array(ops.b.val), index=as_array(ops.b.index))
-    a = Half(ops.a.dtype, as_array(ops.a.bits)) if isinstance(ops.a, Half) else as_array(ops.a)
-    dtype = np.uint16 if isinstance(a, Half) else np.float32
-    c = as_array(np.zeros((problem.m, problem.n), dtype, order="F"))
-    return Operands(a, b, Half(a.dtype, c) if isinstance(a, Half) else c)
 
 
 @pytest.mark.parametrize("system", PRODUCTS)

@@ -115,11 +115,9 @@ def _in_blocks(made: list[list[tuple]], block: int) -> list[tuple]:
 
 
 def groups(a: Csr, rows: int):
-    place = csr.rows(a) // rows * a.k + a.col_idx
-    found, first = np.unique(place, return_index=True)
+    found, first = np.unique(csr.rows(a) // rows * a.k + a.col_idx, return_index=True)
     counted = np.cumsum(np.bincount(first, minlength=a.nnz), dtype=np.int32)
-    begin = csr.offsets(found, -(-a.m // rows), a.k)
-    return np.concatenate((np.zeros(1, np.int32), counted)), begin, found.size
+    return np.concatenate((np.zeros(1, np.int32), counted)), csr.offsets(found, -(-a.m // rows), a.k), found.size
 
 
 def float32(x, check: bool = False):
@@ -169,8 +167,7 @@ def swizzled(meta, rows: int, width: int, ring: bool):
 
 
 def packed_values(val, rows: int, pieces: int):
-    a = two_four.TwoFour(val.shape[0], 2 * val.shape[1], "bfloat16", val, None)
-    return wgmma.pack_values(a, rows, 64 * pieces)
+    return wgmma.pack_values(two_four.TwoFour(val.shape[0], 2 * val.shape[1], "bfloat16", val, None), rows, 64 * pieces)
 
 
 def vector_steps(b: nm.Nm, columns: int, windows: int, slot: int, height: int, tiled: bool):
@@ -232,15 +229,11 @@ def on_host(x):
 
 
 def instead_of_a_gpu(monkeypatch, as_array) -> None:
-    """The launches of preparation done by NumPy; as_array: makes an array of a pretended GPU."""
-
-    def there(x):
-        if is_dataclass(x):
-            return replace(x, **{f.name: there(getattr(x, f.name)) for f in fields(x)})
-        return tuple(map(there, x)) if isinstance(x, tuple) else as_array(x)
+    """The launches of preparation done by NumPy; as_array: makes arrays, of formats and tuples, too,
+    those of a pretended GPU."""
 
     def given(function):
-        return lambda *arguments, **options: there(function(*map(on_host, arguments), **options))
+        return lambda *arguments, **options: as_array(function(*map(on_host, arguments), **options))
 
     for (module, name), function in CONVERSIONS.items():
         monkeypatch.setattr(module, name, given(function))

@@ -80,8 +80,7 @@ def test_a_reading_gives_the_product_and_contains_what_it_says(library, reading)
     assert (type(bound.result()) is np.ndarray) == (reading == "cublas_transfers"), "as malloc gives it"
     library.cublas.log.clear()
     bound.launch(STREAM)
-    asked = [x if x[0][0] in "HDm" else x[0] for x in library.cublas.log]
-    assert asked == CONTAINS[reading] and not library.memory
+    assert [x if x[0][0] in "HDm" else x[0] for x in library.cublas.log] == CONTAINS[reading] and not library.memory
     library.cublas.gemm_ex = lambda *arguments: None  # the right product lies in the shared C
     refused(
         "60 of 60 elements unwritten",
@@ -239,8 +238,7 @@ def test_readings_on_one_problem_are_right_and_what_they_add_takes_time(device):
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize("name", cublas.TENSOR)
 def test_either_order_is_right(device, monkeypatch, name, order):
-    only = {words: x for words, x in cublas.ORDERS.items() if words.startswith(order)}
-    monkeypatch.setattr(cublas, "ORDERS", only)
+    monkeypatch.setattr(cublas, "ORDERS", {words: x for words, x in cublas.ORDERS.items() if words.startswith(order)})
     problem = operands.problem(384, 200, 320, dtype=cublas.TENSOR[name])
     bound = cublas.prepare_tensor(name, problem, device)
     assert bound.choice.endswith(f"B {order}-major")

@@ -75,8 +75,7 @@ def test_a_chapter_runs_as_a_process_that_knows_its_scheduler(tmp_path, monkeypa
     monkeypatch.setattr(farm.subprocess, "run", ran)
     asked = ["--scheduler", "tcp://head", "--target", str(tmp_path), "n/a.ipynb", "n/b.ipynb"]
     assert farm.main([*asked, "--", "--mode", "measure"]) == 1 and capsys.readouterr().err == "error: b: row 3\n"
-    target = str(tmp_path / "b.ipynb")
-    assert len(seen) == 2 and seen[1] == (["n/b.ipynb", target, "--mode", "measure"], "tcp://head")
+    assert len(seen) == 2 and seen[1] == (["n/b.ipynb", str(tmp_path / "b.ipynb"), "--mode", "measure"], "tcp://head")
 
 
 def test_without_dask_it_is_one_sentence(capsys, monkeypatch):

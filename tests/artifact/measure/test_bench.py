@@ -82,8 +82,7 @@ def machine(monkeypatch):
 
 
 def test_only_the_launch_lies_between_the_events(machine):
-    contenders = {"a": machine.contender("a", 0.25), "b": machine.contender("b", 0.5)}
-    result = bench.time(contenders, machine)
+    result = bench.time({"a": machine.contender("a", 0.25), "b": machine.contender("b", 0.5)}, machine)
     assert {name: t.median_us for name, t in result.items()} == pytest.approx({"a": 250, "b": 500})
     assert result["a"] == bench.Timing(*[pytest.approx(250)] * 3, bench.MAX_SAMPLES, 1980, 500, "none", False)
     text = " ".join(map(str, machine.log))
@@ -280,8 +279,7 @@ class Empty:
         from cuda.core import Device, LaunchConfig, Program, ProgramOptions
 
         arch = "sm_{}{}".format(*Device().compute_capability)
-        program = Program('extern "C" __global__ void k() {}', "c++", ProgramOptions(arch=arch))
-        self.module = program.compile("cubin")
+        self.module = Program('extern "C" __global__ void k() {}', "c++", ProgramOptions(arch=arch)).compile("cubin")
         self.kernel = self.module.get_kernel("k")
         self.config = LaunchConfig(grid=1, block=32)
         self.host_s = host_s

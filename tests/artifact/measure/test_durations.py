@@ -61,8 +61,7 @@ def test_durations_of_all_records(tmp_path):
     assert wide["points"] == 21 and wide["rows"] == 21 * 8 and wide["notebook"] == "casper_sparse"
     assert again["kernel_s"] == pytest.approx(2 * tall["kernel_s"])
     assert tall["minutes"] * 60 >= tall["kernel_s"] * (1 - 1e-9)
-    roof = df.loc[("ceilings", "ceilings", False)]
-    assert roof["notebook"] == "machine"
+    assert df.loc[("ceilings", "ceilings", False)]["notebook"] == "machine"
     assert not df["told"].any(), "these records have one stamp each"
 
 
@@ -93,8 +92,7 @@ def slower(df: pd.DataFrame, factor: float) -> pd.DataFrame:
     """A record that is so much slower, 30 h earlier: how far apart two are has no sign."""
     times, rates = ["median_us", "q25_us", "q75_us"], ["tflops", "gbps"]
     when = pd.to_datetime(df["when"], utc=True, format="ISO8601") - pd.Timedelta(hours=30)
-    made = df.assign(when=when.map(lambda x: x.isoformat()))
-    return made.assign(**df[times] * factor, **df[rates] / factor)
+    return df.assign(when=when.map(lambda x: x.isoformat())).assign(**df[times] * factor, **df[rates] / factor)
 
 
 @pytest.fixture

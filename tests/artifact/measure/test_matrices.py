@@ -84,8 +84,7 @@ def collection(tmp_path, monkeypatch, pattern):
 
 def test_a_download_fetches_what_is_missing_and_goes_on_after_what_fails(collection, pattern):
     lines, said = [], ["G/gone failed", "G/bad failed", "G/torn failed", "G/good"]
-    df = names("gone", "bad", "torn", "good")
-    assert matrices.download(df, collection, lines.append) == ["gone", "bad", "torn"]
+    assert matrices.download(names("gone", "bad", "torn", "good"), collection, lines.append) == ["gone", "bad", "torn"]
     assert [line.split(":")[0] for line in lines] == said and "has no bad.mtx" in lines[1]
     assert [path.name for path in collection.iterdir()] == ["good.mtx"], "no part of one stays"
     assert same_pattern(matrices.load("good", collection), pattern)
@@ -135,8 +134,7 @@ def test_a_matrix_market_file(tmp_path, pattern, nested):
     folder = tmp_path / "small" if nested else tmp_path
     folder.mkdir(exist_ok=True)
     scipy.io.mmwrite(folder / "small.mtx", pattern)
-    a = csr.validate(matrices.load("small", tmp_path))
-    assert same_pattern(a, pattern)
+    assert same_pattern(csr.validate(matrices.load("small", tmp_path)), pattern)
 
 
 def test_values_are_seeded_by_the_name(tmp_path, pattern):

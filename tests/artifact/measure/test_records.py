@@ -55,8 +55,7 @@ def row(**changes) -> dict:
         "when": "2026-01-02T03:04:05+00:00",
     } | changes
     us = base["median_us"] or math.nan
-    rates = {"tflops": base["useful_flops"] / us / 1e6, "gbps": base["least_bytes"] / us / 1e3}
-    return rates | base
+    return {"tflops": base["useful_flops"] / us / 1e6, "gbps": base["least_bytes"] / us / 1e3} | base
 
 
 def frame(*changes: dict) -> pd.DataFrame:
@@ -383,8 +382,7 @@ def counters(tmp_path):
     path = tmp_path / "nvidia-h200" / "room" / "counters.csv"
     rows = [("x", "dram", 90, "%"), ("x", "time", 1.5, ""), ("y", "dram", 80, "%")]
     table = [(variant, 1, 2, 3, 0.5, *rest) for variant, *rest in rows]
-    df = pd.DataFrame(table, columns=records.COUNTER_COLUMNS)
-    records.write_counters(path, df, "NVIDIA H200")
+    records.write_counters(path, pd.DataFrame(table, columns=records.COUNTER_COLUMNS), "NVIDIA H200")
     return path
 
 
@@ -528,8 +526,7 @@ def test_whoever_changes_what_was_read_changes_it_for_nobody_else(wide):
     first = records.read(wide)
     first.loc[0, "median_us"] = 1.0
     assert records.read(wide)["median_us"].tolist() == [50.0, 50.0, 40.0]
-    text = wide.read_text()
-    wide.write_text(text.replace(",4096,512,", ",4096,256,", 1))
+    wide.write_text(wide.read_text().replace(",4096,512,", ",4096,256,", 1))
     assert records.read(wide)["n"].tolist() == [256, 1024, 512]
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import synthetic
 from contenders import OnCpu, problem, product
-from emulated import by_the_host  # noqa: F401
 from refused import refused
 
 from artifact import paths
@@ -241,7 +240,7 @@ def test_a_point_that_was_not_recorded_is_named(no_gpu, asked, names, message):
 
 
 @pytest.fixture
-def point(monkeypatch, by_the_host):  # noqa: F811
+def point(monkeypatch, by_the_host):
     """A real check on the CPU under `run.measure_point`; only the timer is fake. measure(**contenders): binds one; log:
     what was done."""
     row_ptr, columns = np.array([0, 2, 2, 4], np.int32), np.array([3, 1, 0, 0], np.int32)
@@ -260,8 +259,7 @@ def point(monkeypatch, by_the_host):  # noqa: F811
         return {n: bench.Timing(5.0, 4.0, 6.0, 7, math.nan, math.nan, "", False) for n in bounds}
 
     def measure(**contenders):
-        opened = SimpleNamespace(create_stream=lambda: stream)
-        return run.measure_point(made, contenders, opened, 0.1, timer)
+        return run.measure_point(made, contenders, SimpleNamespace(create_stream=lambda: stream), 0.1, timer)
 
     return SimpleNamespace(problem=made, log=log, measure=measure)
 

@@ -21,8 +21,7 @@ CSR = {"dtype": "float32", "format": "csr", "reorder": ""}
 
 def test_what_two_trees_make_of_the_entries():
     here = {"a.cu: a<1>": "FFMA", "a.cu: a<2>": "FFMA", "b.cu: b": "MOV"}
-    there = {"a.cu: a<1>": "FFMA", "a.cu: a<2>": "FADD", "c.cu: c": "MOV"}
-    found = same_code.compare(here, there)
+    found = same_code.compare(here, {"a.cu: a<1>": "FFMA", "a.cu: a<2>": "FADD", "c.cu: c": "MOV"})
     assert found["same"] == ["a.cu: a<1>"]
     assert same_code.said("room", "abc1234", found) == (
         "room at abc1234: 1 kernels with the same machine code; differ: a.cu: a<2>; "
@@ -96,8 +95,7 @@ def test_the_variants_are_those_of_the_routes():
     for what, key in asked.items():
         make, dtype, accuracy = routes.ASKED[key]
         way = routes.route(make(), dtype, accuracy, a100, explicit=True)
-        named = {point.elsewhere for _, point in portable.points() if point.what == what}
-        assert way.variant in named
+        assert way.variant in {point.elsewhere for _, point in portable.points() if point.what == what}
 
 
 def test_rates_are_the_problems_and_over_the_fastest_dense_product(monkeypatch):
@@ -112,8 +110,7 @@ def test_rates_are_the_problems_and_over_the_fastest_dense_product(monkeypatch):
 
     monkeypatch.setattr(portable, "measure_point", point)
     monkeypatch.setattr(portable, "points", lambda: [("async_sparse", Point("blocks", "auto", "auto", lambda: of))])
-    gpu = SimpleNamespace(name="H200", properties=None)
-    df = portable.measure(gpu, say=lambda _: None).set_index("contender")
+    df = portable.measure(SimpleNamespace(name="H200", properties=None), say=lambda _: None).set_index("contender")
     assert df["over_dense"].to_dict() == pytest.approx({name: 2.0 / time for name, time in us.items()})
     assert df["tflops"].to_dict() == pytest.approx({name: of.useful_flops / time / 1e6 for name, time in us.items()})
 

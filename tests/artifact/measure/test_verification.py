@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contenders import OnCpu, drawn, on_gpu, problem, product
-from emulated import by_the_host  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
@@ -221,8 +220,7 @@ def test_a_large_product_of_the_gpu_s_is_confirmed(monkeypatch, kind):
     made = drawn(kind, 40, 30, 60, nnz=7200)
     made = replace(made, make_device=made.make_host)
     monkeypatch.setattr(verification, "CPU_WORK", 0)
-    right = verification.oracle(made, on="gpu").values
-    np.testing.assert_allclose(right, on_cpu(made).values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(verification.oracle(made, on="gpu").values, on_cpu(made).values, rtol=1e-12, atol=1e-12)
     name = "sparse_product" if kind == "csr" else "dense_product"
     multiply = getattr(verification, name)
     monkeypatch.setattr(verification, name, lambda a, b: multiply(a, b) * (np.arange(40) < 39)[:, None])
@@ -391,7 +389,7 @@ def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
 
 
 @pytest.fixture
-def whole(by_the_host):  # noqa: F811
+def whole(by_the_host):
     """`probe.exact`, of operands that the kernel makes on the host."""
 
     def of(problem):
@@ -483,8 +481,7 @@ def test_the_poison_is_in_place_before_the_launch(monkeypatch):
     """A GPU fills on CuPy's stream and launches on another: NaN that comes late would spoil a right result."""
     log = []
     stream = SimpleNamespace(synchronize=lambda: log.append("filled"))
-    cuda = SimpleNamespace(get_current_stream=lambda: stream)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda: stream)))
     out = SimpleNamespace(shape=(2, 3), fill=lambda value: log.append(f"fill {value}"))
     bound = SimpleNamespace(name="x", result=lambda: out, launch=lambda stream: log.append("launch"))
     flow = SimpleNamespace(sync=lambda: log.append("end"))

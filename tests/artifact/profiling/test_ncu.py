@@ -142,8 +142,7 @@ def reported(tmp_path, *launches, metrics) -> pd.DataFrame:
 
 def test_launches_of_all_ranges_are_counted_in_their_order(tmp_path):
     first = kernel("first", time=100, hit=50.5, **GRID)
-    path = report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first))
-    df = ncu.read(path, [ncu.TIME])
+    df = ncu.read(report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first)), [ncu.TIME])
     assert list(df.columns) == list(ncu.READ) and df["value"].tolist() == [100, 7, 100]
     assert df[["launch", "kernel", "grid", "block"]].to_numpy().tolist() == [
         [0, "first", "64x32x2", "128x1x1"],
@@ -379,8 +378,7 @@ def test_counters_report_and_launches_are_kept(monkeypatch, tmp_path):
     assert here.task == {"room": "room", "shapes": SHAPES, "contenders": ["a", "b"], "seed": 0}
     counters = records.read_counters(folder / "counters.csv")
     pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
-    kept = folder / "profiles" / "room.ncu-rep"
-    pd.testing.assert_frame_equal(ncu.attribute(ncu.read(kept, METRICS), ORDER), df)
+    pd.testing.assert_frame_equal(ncu.attribute(ncu.read(folder / "profiles" / "room.ncu-rep", METRICS), ORDER), df)
     assert len(list(folder.rglob("*"))) == 5, "nothing else is left behind"
     rows = ncu.launches(folder)
     assert list(rows) == list(ncu.LAUNCH_COLUMNS)

@@ -19,8 +19,7 @@ RECORDED = paths.RECORDED / "nvidia-h200"
 
 
 def matrix(n=2000, density=0.003, seed=5):
-    rng = np.random.default_rng(seed)
-    return csr.from_scipy(scipy.sparse.random(n, n, density, "csr", rng=rng))
+    return csr.from_scipy(scipy.sparse.random(n, n, density, "csr", rng=np.random.default_rng(seed)))
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +74,7 @@ def test_a_library_that_is_not_installed_refuses_by_its_name():
 
 
 def test_the_time_is_about_what_the_world_says(answer):
-    s = statistics.of(matrix())
-    truth = worlds.laws(s, 256)
+    truth = worlds.laws(statistics.of(matrix()), 256)
     assert answer.guess.variant in sorted(truth, key=truth.get)[:2]
     low, high = model.off(answer.evaluated)
     assert low / 2 < min(truth.values()) / answer.guess.table["expected_us"].iloc[0] < high * 2
@@ -136,8 +134,7 @@ def test_the_shipped_records_answer_for_every_precision_that_they_have(answer, m
     for precision in {p.about.precision for p in landscape.pools(RECORDED)}:
         answer = model.advise(matrix(), 512, RECORDED, precision)
         assert answer.pool.about.precision == precision and np.isfinite(answer.dense_us)
-        text = "\n".join(model.lines(answer, "nvidia-h200"))
-        assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", text)
+        assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", "\n".join(model.lines(answer, "nvidia-h200")))
     assert landscape.dense_rates(RECORDED)["precision"].nunique() == len(landscape.PRECISIONS)
 
 

@@ -66,8 +66,7 @@ def sweep(folder, **more):
 
 
 def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder):
-    gpu = sweep(folder, contenders='["warp_*", "rows_*"]', dense='["cusparse_*"]')
-    df = landscape.points(gpu, folder)
+    df = landscape.points(sweep(folder, contenders='["warp_*", "rows_*"]', dense='["cusparse_*"]'), folder)
     df = df[df["experiment"] == "wide"]
     assert len(df) == 21 and set(df["sparse"]) == {"rows_per_warp"}
     assert set(df["dense"]) == {"cusparse_alg2"} and np.allclose(df["speedup"], 1 / 0.8)
@@ -85,8 +84,7 @@ def test_where_sparse_is_behind_is_counted_and_precisions_keep_their_order():
 
 
 def test_a_dense_multiplication_that_was_measured_is_estimated_as_it_was(folder):
-    gpu = sweep(folder, dense='["cusparse_*"]')
-    rates, size = landscape.dense_rates(gpu, folder), (4096, 512, 4096)
+    rates, size = landscape.dense_rates(sweep(folder, dense='["cusparse_*"]'), folder), (4096, 512, 4096)
     dense = synthetic.experiment("wide").query("n == 512 and variant == 'cusparse_alg2'")["median_us"].min()
     assert len(rates) == 7 and landscape.dense_us(rates[rates["n"] == 512], "BF16", *size) == pytest.approx(dense)
 
@@ -201,8 +199,7 @@ def world(folder, matrices=12):
         ",".join([name, "given", *(str(getattr(s, c)) for c in statistics.COLUMNS[2:])]) + "\n"
         for name, s in made.matrices.items()
     )
-    path = folder / "casper_sparse" / "statistics.csv"
-    path.write_text(",".join(statistics.COLUMNS) + "\n" + rows)
+    (folder / "casper_sparse" / "statistics.csv").write_text(",".join(statistics.COLUMNS) + "\n" + rows)
     return gpu
 
 
@@ -228,12 +225,10 @@ def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
 def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():
     made = worlds.pool(8)
     assert made.advisable == ["plain", "cut", "win", "cusparse_alg2"]
-    alone = landscape.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices)
-    assert alone.advisable == ["auto"]
+    assert landscape.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices).advisable == ["auto"]
     df = made.df.copy()
     df.loc[df["variant"] == "auto", "median_us"] /= 2
-    better = landscape.Pool(made.about, df, made.matrices)
-    assert better.advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]
+    assert landscape.Pool(made.about, df, made.matrices).advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]
 
 
 def test_a_point_that_only_those_take_which_race_counts_against_the_others():

@@ -38,13 +38,11 @@ def test_left_out_in_turn_the_advice_is_good_and_better_than_any_constant(made):
 def test_few_matrices_are_ranked_by_their_neighbours_and_many_by_sums(made):
     few = worlds.pool(20)
     assert not model.fit(few).sums and model.fit(made).sums
-    found = model.evaluate(few)
-    assert model.good(found) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
+    assert model.good(model.evaluate(few)) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
 
 
 def test_four_of_five_are_within_what_is_said():
-    found = pd.DataFrame({"advised_us": np.arange(1.0, 12.0), "expected_us": 1.0})
-    assert model.off(found) == (2.0, 10.0)
+    assert model.off(pd.DataFrame({"advised_us": np.arange(1.0, 12.0), "expected_us": 1.0})) == (2.0, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +150,6 @@ def test_corrections_are_softened_and_weighted_by_distance():
 
 def test_constant_features_count_for_nothing(made):
     matrices = {name: statistics.Statistics(**vars(s) | {"spread": 0.3}) for name, s in made.matrices.items()}
-    far = statistics.Statistics(**vars(matrices["m3"]) | {"spread": 0.9})
-    alike = replace(made, matrices=matrices | {"far": far})
+    alike = replace(made, matrices=matrices | {"far": statistics.Statistics(**vars(matrices["m3"]) | {"spread": 0.9})})
     assert said(alike, "far").neighbours == said(alike, "m3").neighbours
     assert np.isinf(model.fit(alike).scale).sum() >= 1

@@ -27,8 +27,7 @@ def test_a_small_matrix_counted_by_hand():
 
 
 def test_random_matrices_counted_one_by_one():
-    rng = np.random.default_rng(4)
-    a = csr.from_scipy(scipy.sparse.random(133, 90, 0.05, "csr", rng=rng))
+    a = csr.from_scipy(scipy.sparse.random(133, 90, 0.05, "csr", rng=np.random.default_rng(4)))
     dense = csr.to_dense(a) != 0
     s = statistics.of(a)
     for height in statistics.WINDOWS:
@@ -49,8 +48,7 @@ def test_one_non_zero_is_as_far_away_on_average_as_it_is(k):
 
 def test_matrices_without_non_zeros():
     for m, k in ((0, 0), (3, 0), (0, 4), (5, 7)):
-        nothing = csr.Csr(m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-        s = statistics.of(nothing)
+        s = statistics.of(csr.Csr(m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)))
         assert all(np.isfinite(x) for x in vars(s).values()) and s.nnz == s.density == 0
         assert s.empty_rows == m
 

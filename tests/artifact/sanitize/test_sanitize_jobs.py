@@ -124,8 +124,7 @@ def run(tmp_path, monkeypatch):
             (tmp_path / "log").write_text(log or "========= ERROR SUMMARY: 0 errors\n")
             monkeypatch.setenv("LOG", str(tmp_path / "log"))
         kernels = more.pop("kernels", {"one": False, "two": True, "union_rows": False})
-        command = (sys.executable, str(cases))
-        return sanitize.run("room", tool, tmp_path / "out", kernels, limit, child=command, **more)
+        return sanitize.run("room", tool, tmp_path / "out", kernels, limit, child=(sys.executable, str(cases)), **more)
 
     return made
 

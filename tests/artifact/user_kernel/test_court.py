@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import synthetic
 from contenders import OnCpu, product
-from emulated import by_the_host  # noqa: F401
 from refused import refused
 
 from artifact import paths
@@ -103,7 +102,7 @@ def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu, 
 
 
 @pytest.mark.parametrize("odd", [False, True])
-def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd, by_the_host):  # noqa: F811
+def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd, by_the_host):
     monkeypatch.setattr(verification, "oracle", partial(verification.oracle, on="cpu"))
     monkeypatch.setattr(run, "_free_memory", lambda: None)
     stream = SimpleNamespace(sync=lambda: None, close=lambda: None)

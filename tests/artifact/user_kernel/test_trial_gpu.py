@@ -35,8 +35,7 @@ def test_a_template_is_checked_timed_and_judged(kind, tmp_path, build, capsys):
     if kind == "py":
         (tmp_path / "mine.py").write_text((TEMPLATES / "template.py").read_text())
         what = ["--contender", f"{tmp_path}/mine.py:prepare"]
-    command = ["trial", *what, "--room", "casper_sparse", *SIZES, "--against", "scalar"]
-    assert cli.main(command) == 0
+    assert cli.main(["trial", *what, "--room", "casper_sparse", *SIZES, "--against", "scalar"]) == 0
     out = capsys.readouterr().out
     assert "mine against the best at each of 1 point" in out and "Over the fastest library" in out
     (folder,) = benchmark.recorded(build).values()
@@ -76,5 +75,4 @@ def test_dynamic_shared_memory_and_types_reach_the_kernel(device, tmp_path):
         "extern __shared__ float held[]; held[threadIdx.x] = 0.f; float sum = held[threadIdx.x];",
     )
     path.write_text(text)
-    problem = casper_sparse.problem(m=64, n=32, k=64, density=0.2)
-    benchmark.check_first(benchmark.load(str(path)), problem, device)
+    benchmark.check_first(benchmark.load(str(path)), casper_sparse.problem(m=64, n=32, k=64, density=0.2), device)

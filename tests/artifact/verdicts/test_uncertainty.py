@@ -85,8 +85,7 @@ def test_lines_are_drawn_whole():
 
 def test_another_run_is_the_second_one_or_has_its_scatter(tmp_path):
     """Times of the second run where it is recorded; else near those of the first, rates the other way."""
-    folder = synthetic.folder(tmp_path)
-    e = uncertainty.Evidence(folder, "casper_sparse")
+    e = uncertainty.Evidence(synthetic.folder(tmp_path), "casper_sparse")
     first, same = e.frame(["wide"]), uncertainty.another(e, "wide", 1)
     assert np.allclose(same["median_us"], first["median_us"])  # nothing was measured twice
     shipped = uncertainty.Evidence(paths.RECORDED / paths.HOME, "casper_sparse")

@@ -13,7 +13,6 @@ import twins
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matrices import PATTERNS, of_lengths, pattern, shuffled
-from pretend import as_array, pretended  # noqa: F401
 from racing import A100, B200, H100_PCIE, H200
 from refused import says
 from scipy.sparse import random_array
@@ -41,7 +40,7 @@ sizes = st.integers(1, 300)
 
 
 @pytest.fixture
-def device(pretended):  # noqa: F811
+def device(pretended):
     return pretended(H200)
 
 
@@ -258,8 +257,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
     val, places = made.values.reshape(-1, rows), np.arange(a.m) if made.order is None else made.order
     found = np.zeros((a.m, a.k), np.float32)
     for group, first, end, _ in made.work.table:
-        here = places[group * rows : (group + 1) * rows]
-        for place, part in zip(here, val[first:end].T, strict=False):
+        for place, part in zip(places[group * rows : (group + 1) * rows], val[first:end].T, strict=False):
             np.add.at(found[place], made.col_idx[first:end], part)
     assert np.array_equal(found, csr.to_dense(a)) and (made.order is None) == (order == "")
     others = np.bincount(made.work.table[:, 3] + 1, minlength=len(made.work.cut) + 1)[1:] - 1
@@ -556,7 +554,7 @@ def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, 
         assert np.array_equal(*(x.work.table for x in made))
 
 
-def test_warps_have_many_tasks_where_rows_of_b_are_far(pretended):  # noqa: F811
+def test_warps_have_many_tasks_where_rows_of_b_are_far(pretended):
     device = pretended(racing.gpu_of("small", (9, 0), 1, MOST))
     p = system.problem_from_csr(of_lengths([30] * 2000 + [3000]), 128, dtype="float32", format="csr", reorder="")
     for l2, of_a_warp in ((50 * 2**20, 2), (2**17, 8)):

@@ -7,7 +7,6 @@ import compiled
 import numpy as np
 import pytest
 from compiled import count
-from pretend import pretended  # noqa: F401
 from racing import H200
 from refused import says
 
@@ -78,7 +77,7 @@ def test_both_products_are_wgmma_and_silu_divides_once_for_two_values(reports):
 
 
 @pytest.fixture
-def h200(pretended, monkeypatch):  # noqa: F811
+def h200(pretended, monkeypatch):
     """A GPU whose `launched` is what would be enqueued, tensor maps as what they say."""
     device = pretended(H200)
     monkeypatch.setattr("cuda.core.Device", lambda ordinal: device)

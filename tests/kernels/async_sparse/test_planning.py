@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import twins
-from emulated import there  # noqa: F401
 from matrices import of_lengths
 from refused import refused, said
 
@@ -35,7 +34,7 @@ def matrices(seed: int, times: int) -> dict[str, Csr]:
 
 
 @pytest.fixture
-def pairs(request, there):  # noqa: F811
+def pairs(request, there):
     """(name, matrix, the same on the GPU) of several; small ones where the host runs the kernels."""
     on_gpu = request.node.get_closest_marker("gpu") is not None
     return [
@@ -70,7 +69,7 @@ def test_the_first_wrong_index_is_named_as_on_the_host(kind, pairs):
             assert on_host == on_gpu if kind == "col_idx" else bool(on_host) == bool(on_gpu), name
 
 
-def test_indices_of_64_bits_are_narrowed_and_checked(pairs, there):  # noqa: F811
+def test_indices_of_64_bits_are_narrowed_and_checked(pairs, there):
     for name, a, on_gpu in pairs:
         wide = there(a.row_ptr.astype(np.int64)), there(a.col_idx.astype(np.int64))
         made = intake.taken(a.m, a.k, *wide, on_gpu.val)
@@ -92,7 +91,7 @@ def test_rows_have_so_many_columns_together(pairs):
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000])
-def test_what_tf32_makes_of_values(there, size):  # noqa: F811
+def test_what_tf32_makes_of_values(there, size):
     """The largest that it rounds to a number, and the next one; digits that it has not; NaN of all kinds."""
     plain = np.float32(np.random.default_rng(0).integers(-99, 99, size))
     for bits in (0x3F800000, 0x3F800001, 0x3F801000, 0x7F7FEFFF, 0x7F7FF000, 0xFF7FF000, 0x7F800000, 0x7FFFFFFF):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from emulated import anything_there, moved, there  # noqa: F401
 from refused import refused
 
 from kernels import async_sparse, casper_sparse, formats, nm_cuda_core, nm_spmm, tensor_core_24
@@ -30,7 +29,7 @@ SIGN = {"float32": 1 << 31, "bfloat16": 1 << 15, "float16": 1 << 15, "e4m3": 1 <
 
 
 @pytest.fixture
-def differ(anything_there):  # noqa: F811
+def differ(anything_there):
     """`probe.difference` of outputs of the host."""
     return lambda *given: probe.difference(*(x if isinstance(x, Allowed) else anything_there(x) for x in given))
 
@@ -77,7 +76,7 @@ def test_one_wrong_element_is_found_wherever_it_is(differ, dtype, how):
 
 @pytest.mark.parametrize("dtype", ALL)
 @pytest.mark.parametrize("how", ["C", "F"])
-def test_what_a_launch_leaves_alone_is_nan(differ, anything_there, dtype, how):  # noqa: F811
+def test_what_a_launch_leaves_alone_is_nan(differ, anything_there, dtype, how):
     """An output that still holds the right values proves nothing of who wrote them. A copy is no view."""
     held, right, size = (anything_there(x) for x in (output(dtype, order=how),) * 2 + (sizes(dtype, order=how),))
     kept = probe.copy(held)
@@ -107,8 +106,7 @@ def test_an_outputs_scale_is_not_that_of_its_magnitudes(differ):
         Eight("e4m3", made_of(x, "e4m3").bits, np.full((1, 1), 0.5, np.float32)) for x in ([[4, 6]], [[4, 4]])
     )
     for limit, agrees in ((0.126, True), (0.124, False)):
-        said = differ(found, right, sizes("e4m3", (1, 2), value=8.0), Allowed(limit, 0.0, 0.0))
-        assert (said == "") == agrees
+        assert (differ(found, right, sizes("e4m3", (1, 2), value=8.0), Allowed(limit, 0.0, 0.0)) == "") == agrees
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 5.0])
@@ -227,7 +225,7 @@ EXACT_IN = {"": 14, "tf32": 11}
 
 
 @pytest.fixture(params=PROBLEMS)
-def problem(request, moved) -> Problem:  # noqa: F811
+def problem(request, moved) -> Problem:
     return moved(PROBLEMS[request.param]())
 
 
@@ -254,7 +252,7 @@ def test_magnitudes_are_the_numbers_without_their_signs(problem):
         assert np.array_equal(np.abs(x), y)
 
 
-def test_all_that_checks_is_compiled_beside_the_candidates(moved):  # noqa: F811
+def test_all_that_checks_is_compiled_beside_the_candidates(moved):
     p = moved(PROBLEMS["csr, 16 bits"]())
     ops = replace(p.device(), c=np.zeros((1, 1), np.float32))
     entries = [entry for _, entry in probe.jobs(replace(p, make_device=lambda: ops, _device=None))]
@@ -290,7 +288,7 @@ def test_sums_are_exact_in_every_order_and_fewer_bits_show(problem):
         assert (one @ other != a @ b).mean() > 0.1
 
 
-def test_both_operands_are_drawn_apart(moved):  # noqa: F811
+def test_both_operands_are_drawn_apart(moved):
     """What is unlike the rest of one is so elsewhere than in the other."""
     ops = probe.exact(moved(PROBLEMS["csr, 16 bits"]())).host()
     a, b = (np.abs(formats.to_host(x))[:1000] for x in (ops.a.val, np.ravel(half.to_dense(ops.b))))
@@ -309,7 +307,7 @@ def test_any_lost_product_shows(problem):
     assert (others != 0).any(axis=1).mean() > 0.5
 
 
-def test_a_problem_without_a_sparse_operand_is_refused(moved):  # noqa: F811
+def test_a_problem_without_a_sparse_operand_is_refused(moved):
     operands = Operands(np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32))
     p = replace(casper_sparse.problem(8, 8, 8, 0.5), make_host=lambda: operands, make_device=lambda: operands)
     refused("^a problem of casper_sparse has no sparse operand", probe.exact(moved(p)).host)

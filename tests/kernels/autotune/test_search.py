@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import racing
-from emulated import by_the_host  # noqa: F401
 
 from kernels import autotune, jit
 from kernels.autotune import Choices, Rounds, choices, probe, search
@@ -81,7 +80,7 @@ class System:
 
 
 @pytest.fixture
-def system(monkeypatch, by_the_host):  # noqa: F811
+def system(monkeypatch, by_the_host):
     return System(monkeypatch, by_the_host(np.zeros_like(RIGHT)))
 
 

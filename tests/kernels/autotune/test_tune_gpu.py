@@ -87,8 +87,7 @@ def test_a_product_that_is_lost_in_a_long_row_is_found_on_whole_numbers(device, 
 
     def tune(name):
         prepare = lambda p, name: Union(2).prepare(name, losing(p) if name == "wrong" else p, device)  # noqa: E731
-        rows = [lambda p: Union(1).prepare("rows", p, device)]
-        return autotune.tune(p, [name], prepare, rows, device, QUICK)
+        return autotune.tune(p, [name], prepare, [lambda p: Union(1).prepare("rows", p, device)], device, QUICK)
 
     with pytest.warns(UserWarning, match=f"on whole numbers: .*the first at row {LONG}, column"):
         with pytest.raises(RuntimeError, match="all 1 candidates failed"):  # a winner, where not wrong before

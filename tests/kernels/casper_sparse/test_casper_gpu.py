@@ -64,8 +64,7 @@ def test_rows_of_b_that_no_non_zero_names_are_not_multiplied(device, variant):
     p = system.problem_from_csr(a, 132, SEED)
 
     def with_nan(p):
-        ops = p.device()
-        ops.b[np.setdiff1d(np.arange(a.k), a.col_idx)] = np.nan
+        p.device().b[np.setdiff1d(np.arange(a.k), a.col_idx)] = np.nan
         return system.prepare(variant, p, device)
 
     exact(p, with_nan, device)

@@ -11,7 +11,7 @@ import racing
 from compiled import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretend import as_array, pretended  # noqa: F401
+from pretend import there
 from racing import H200
 from refused import says
 
@@ -108,16 +108,13 @@ def test_what_is_refused_is_refused_before_it_is_made(monkeypatch):
 
 
 @pytest.fixture
-def device(pretended):  # noqa: F811
+def device(pretended):
     return pretended(H200)
 
 
-def there(a: csr.Csr, n: int):
+def of(a: csr.Csr, n: int):
     """A problem whose arrays pretend to be on a GPU."""
-    p = system.problem_from_csr(a, n)
-    on_gpu = csr.Csr(a.m, a.k, *map(as_array, (a.row_ptr, a.col_idx, a.val)))
-    ops = Operands(on_gpu, as_array(p.host().b), as_array(np.zeros((a.m, n), np.float32)))
-    return replace(p, make_device=lambda: ops)
+    return there(system.problem_from_csr(a, n), "C")
 
 
 @pytest.mark.parametrize("variant", WITH_SOURCE)
@@ -126,7 +123,7 @@ def test_prepare_makes_one_launch_that_covers_the_output(device, variant):
     for n in (1, 2, 4, 31, 33, 36, 128, 129, 132, 257, 260):
         if n % 4 and variant in NEED_FOURS:
             continue
-        p = there(ragged([3] * 40, 50), n)
+        p = of(ragged([3] * 40, 50), n)
         ops, bound = p.device(), system.prepare(variant, p, device)
         ((kernel, config, arguments),) = bound.steps
         assert kernel.split(": ")[1] in entries(variant, n) and bound.result() is ops.c
@@ -140,13 +137,12 @@ def test_prepare_makes_one_launch_that_covers_the_output(device, variant):
         assert arguments[-2:] == (ops.b.data.ptr, ops.c.data.ptr)
         assert arguments[0] == 40 and arguments[1] == {"warp_per_row": n // 4, "shared_tiles": 128}.get(variant, n)
         assert all(type(x) in (np.int32, int) for x in arguments)
-        made = variant in ("split_rows", "shared_tiles")
-        assert bool(bound.prepare_ms) == bool(bound.keep) == made
+        assert bool(bound.prepare_ms) == bool(bound.keep) == (variant in ("split_rows", "shared_tiles"))
         assert bound.prepare_bytes == sum(x.nbytes for x in bound.keep)
 
 
 def test_split_rows_clears_what_it_adds_to(device):
-    p = there(ragged([1] * 30 + [5000] + [2] * 30 + [3000], 200), 8)
+    p = of(ragged([1] * 30 + [5000] + [2] * 30 + [3000], 200), 8)
     bound = system.prepare("split_rows", p, device)
     (zero, config, arguments), main = bound.steps
     items, cut = bound.keep
@@ -156,7 +152,7 @@ def test_split_rows_clears_what_it_adds_to(device):
 
 
 def test_shared_tiles_asks_for_the_shared_memory_that_it_uses(device):
-    p = there(ragged([40] * 300, 5000), 64)
+    p = of(ragged([40] * 300, 5000), 64)
     ((kernel, config, (m, m_pad, n, k, k_tile, *_)),) = system.prepare("shared_tiles", p, device).steps
     rows = 128 * int(kernel.split(", ")[1])
     assert (m, n, k) == (300, 64, 5000) and config.shmem_size == (k_tile + 1) * 128, "the row of zeros, then the tile"
@@ -165,7 +161,7 @@ def test_shared_tiles_asks_for_the_shared_memory_that_it_uses(device):
 
 @pytest.mark.parametrize("n", [64, 66])
 def test_auto_keeps_the_fastest_of_what_can_run(device, monkeypatch, n):
-    p = there(ragged([30] * 100, 350), n)
+    p = of(ragged([30] * 100, 350), n)
     possible = launch.candidates(p, device)
     assert possible == [x for x in launch.TRIED if n % 4 == 0 or x != "shared_tiles"]
     compiles = jit.compile_cubin
@@ -182,7 +178,7 @@ def test_auto_keeps_the_fastest_of_what_can_run(device, monkeypatch, n):
 
 def test_auto_runs_on_a_matrix_without_non_zeros(device, monkeypatch):
     racing.track(monkeypatch, lambda *_: 1.0)
-    assert system.prepare("auto", there(ragged([0] * 9, 5), 8), device).name == "auto"
+    assert system.prepare("auto", of(ragged([0] * 9, 5), 8), device).name == "auto"
 
 
 # ------------------------------------------------------------------------------ preprocessing

@@ -38,8 +38,7 @@ def test_sizes_are_whole_multiples_of_what_a_block_takes():
     assert launch.TENSOR_THREADS == 32 * launch.MMA_WARPS == 2 * launch.WGMMA_M
     # A, which is stored in half of its columns where it is sparse, and B: 227 KiB are a block's.
     dense = 2 * launch.WGMMA_K * (launch.WGMMA_M + launch.WGMMA_N)
-    sparse = 2 * launch.WGMMA_SP_K * (launch.WGMMA_M // 2 + launch.WGMMA_N)
-    assert max(dense, sparse) <= 227 * 1024
+    assert max(dense, 2 * launch.WGMMA_SP_K * (launch.WGMMA_M // 2 + launch.WGMMA_N)) <= 227 * 1024
 
 
 @pytest.mark.parametrize(("capability", "hopper"), [((9, 0), True), ((8, 9), False), ((8, 6), False), ((12, 0), False)])
@@ -74,8 +73,7 @@ def test_the_work_survives_the_compiler(name, opcode, modifier, least, arch):
     # Two blocks of 1024 threads on an SM, where it has room for them.
     assert jit.resources(made).registers <= 64
     if name == "l2_read":
-        cached = [op for op in mix if op.startswith("LDG.E.128") and "STRONG.GPU" not in op]
-        assert not cached, "the loads must skip L1"
+        assert not [op for op in mix if op.startswith("LDG.E.128") and "STRONG.GPU" not in op], "the loads must skip L1"
 
 
 def loop(name: str, arch: str, opcode: str) -> list[str]:

@@ -2,13 +2,12 @@
 
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import racing
-from pretend import Array, Cupy, as_array, pretended  # noqa: F401
+from pretend import Array, Cupy, as_array
 
 from kernels import contract, distributed
 from kernels.async_sparse import any_csr, windows
@@ -36,7 +35,7 @@ class Stream(nullcontext):
 
 
 @pytest.fixture
-def here(pretended, monkeypatch):  # noqa: F811
+def here(pretended, monkeypatch):
     Stream.made = CURRENT
     current = Stream()
     monkeypatch.setattr(
@@ -58,25 +57,19 @@ def here(pretended, monkeypatch):  # noqa: F811
     return distributed.Gpu(0)
 
 
-def on_gpu(a):
-    return replace(a, **{name: as_array(getattr(a, name)) for name in ("row_ptr", "col_idx", "val")})
-
-
 @pytest.mark.parametrize("made", [generate.Rmat(10, 16, 3), generate.Stencil(12, 1)], ids=str)
 def test_a_large_part_gets_the_kernel_that_the_model_predicts(here, made, monkeypatch):
     monkeypatch.setattr(backend, "TRIED", 0)
     monkeypatch.setattr(backend, "SAMPLE", 3000)
     part = generate.host_part(made, np.array([0, made.m]), 0)
-    plan = distributed.plan(Part(on_gpu(part.a), part.rows), 512, chunks=4, machine=here)
-    products = {id(step[0]) for steps in plan._steps for step in steps}
-    assert len(products) == 1, "chunks of one width share a plan"
+    plan = distributed.plan(Part(as_array(part.a), part.rows), 512, chunks=4, machine=here)
+    assert len({id(step[0]) for steps in plan._steps for step in steps}) == 1, "chunks of one width share a plan"
     assert plan._steps[0][0][0].args[0].choice.startswith("union ")
     plan(timed=True)
     launched = here.device.launched
     assert len(launched) == 4 and {flow for flow, *_ in launched} == {PRODUCTS}
     addresses = [x.ctypes.data for x in (*plan.operand().arrays, *plan.result().arrays)]
-    given = {x for _, _, _, *arguments in launched for x in arguments if type(x) is int}
-    assert set(addresses) <= given
+    assert set(addresses) <= {x for _, _, _, *arguments in launched for x in arguments if type(x) is int}
     assert plan.times.multiplication == 4
 
 
@@ -86,7 +79,7 @@ def test_a_large_parts_kernel_needs_no_order_of_all_rows_and_may_have_to_read_in
     monkeypatch.setattr(any_csr, "statistics", lambda a: sampled.append(a) or real(a))
     monkeypatch.setattr(any_csr, "ranked", lambda accuracy, of, n: seen.append(of) or every)
     monkeypatch.setattr(backend, "SAMPLE", 3000)
-    a = on_gpu(generate.host_part(generate.Rmat(9, 16, 3), np.array([0, 512]), 0).a)
+    a = as_array(generate.host_part(generate.Rmat(9, 16, 3), np.array([0, 512]), 0).a)
     found = [backend.choice_of(a, 64, in_place) for in_place in (False, True)]
     assert found == [f"union {knobs(x)}" for x in every[1:]]
     assert (seen[0].m, seen[0].k, seen[0].nnz, seen[0].longest) == (a.m, a.k, a.nnz, np.diff(a.row_ptr).max())
@@ -94,7 +87,7 @@ def test_a_large_parts_kernel_needs_no_order_of_all_rows_and_may_have_to_read_in
 
 
 def test_blocks_keep_their_kernel_and_their_dtype(here):
-    a = on_gpu(bcsr.random(256, 192, 0.3, 0, dtype="bfloat16"))
+    a = as_array(bcsr.random(256, 192, 0.3, 0, dtype="bfloat16"))
     plan = distributed.plan(a, 512, chunks=2, machine=here, dtype="bfloat16")
     assert all(x.dtype == np.uint16 for x in plan.operand().arrays)
     plan()
@@ -116,8 +109,7 @@ def test_rows_are_gathered_in_the_widest_words_that_fit(here, dtype, columns, wo
 
 
 def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch):
-    pinned = SimpleNamespace(empty_pinned=np.empty)
-    monkeypatch.setitem(sys.modules, "cupyx", pinned)
+    monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(empty_pinned=np.empty))
     copied = []
     monkeypatch.setattr(Array, "set", lambda self, x, stream: copied.append(stream.ptr), raising=False)
     part = generate.host_part(generate.Rmat(8, 9, 1), np.array([0, 256]), 0)
@@ -135,9 +127,8 @@ def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch
 def test_a_rank_without_rows_or_non_zeros_has_no_kernel_to_choose(here):
     for rows in (0, 3):
         a = Csr(rows, 40, np.zeros(rows + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-        part = Part(on_gpu(a), np.array([0, rows]), np.array([0, 40]), consumed=True)
-        plan = distributed.plan(part, 8, machine=here)
-        assert plan._steps[0][0][0].args[0].choice == ""
+        part = Part(as_array(a), np.array([0, rows]), np.array([0, 40]), consumed=True)
+        assert distributed.plan(part, 8, machine=here)._steps[0][0][0].args[0].choice == ""
 
 
 def test_a_move_on_the_host_ends_when_all_has_arrived(monkeypatch):

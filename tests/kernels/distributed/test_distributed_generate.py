@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from emulated import anything_there, there  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
@@ -41,8 +40,7 @@ def test_parts_are_the_whole_and_an_element_of_b_is_made_anew(made, cuts, n):
     found = [csr.to_scipy(generate.host_part(made, edges, p).a) for p in range(len(edges) - 1)]
     assert (sp.vstack(found) != a).nnz == 0 and (np.diff(a.indptr) == made.lengths(np.arange(made.m))).all()
     b = generate.dense(np.arange(made.m), np.arange(n), n, 7)
-    at = np.random.default_rng(0).integers((made.m, n), size=(9, 2))
-    for row, column in at:
+    for row, column in np.random.default_rng(0).integers((made.m, n), size=(9, 2)):
         assert generate.dense(np.array([row]), np.array([column]), n, 7) == b[row, column]
 
 
@@ -90,7 +88,7 @@ def test_what_is_no_matrix_is_one_sentence(make, says):
 
 
 @pytest.mark.parametrize("made", SMALL[:3], ids=str)
-def test_what_is_made_on_a_gpu_is_that_of_the_cpu(anything_there, made):  # noqa: F811
+def test_what_is_made_on_a_gpu_is_that_of_the_cpu(anything_there, made):
     edges = generate.edges(made, 3)
     assert edges.tolist() == partition.by_nonzeros(whole(made).indptr, 3).tolist()
     for rank in range(3):

@@ -48,8 +48,7 @@ def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked
     given = half.to_bits(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
 
     def work(ranks):
-        mine = a(ranks.rank) if callable(a) else a
-        made = distributed.plan(mine, n, ranks, machine=machine(), **asked)
+        made = distributed.plan(a(ranks.rank) if callable(a) else a, n, ranks, machine=machine(), **asked)
         made.operand().fill(given[slice(*made.b_rows)])
         for panel in made.result().arrays:
             panel[...] = 77
@@ -487,8 +486,7 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
             (places,) = partition.compact([mine.copy()], m, of.own, of.received, over=over)
             assert (names[places] == mine).all()
         for q, there in enumerate(partition.split(of.send, of.send_counts)):
-            got = partition.split(found[q][0].received, found[q][0].recv_counts)[p]
-            assert (there + edges[p] == got).all()
+            assert (there + edges[p] == partition.split(found[q][0].received, found[q][0].recv_counts)[p]).all()
 
 
 # ---------------------------------------------------------------- cuts

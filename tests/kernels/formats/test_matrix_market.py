@@ -61,8 +61,7 @@ def test_a_written_matrix_comes_back(tmp_path, field, symmetry):
     ],
 )
 def test_every_spelling_of_a_number_is_that_number(tmp_path, word, value):
-    found = read(tmp_path, ENTRY + word + "\n").toarray()
-    assert np.array_equal(found, [[0, value], [0, 0]], equal_nan=True)
+    assert np.array_equal(read(tmp_path, ENTRY + word + "\n").toarray(), [[0, value], [0, 0]], equal_nan=True)
 
 
 @pytest.mark.parametrize(

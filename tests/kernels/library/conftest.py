@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pretend import pretended  # noqa: F401
 
 from kernels.library import current
 

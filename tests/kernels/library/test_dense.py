@@ -171,8 +171,7 @@ def test_what_combine_is_launched_with(monkeypatch):
 @given(st.tuples(st.integers(0, 6), st.integers(0, 6)), st.tuples(st.integers(-9, 9), st.integers(-9, 9)))
 def test_overlaps_are_those_that_counting_finds(shape, strides):
     places = [i * strides[0] + j * strides[1] for i in range(shape[0]) for j in range(shape[1])]
-    overlaps = len(set(places)) < len(places)
-    assert dense.overlaps_itself(Dense(0, shape, strides, "float32", 0)) == overlaps
+    assert dense.overlaps_itself(Dense(0, shape, strides, "float32", 0)) == (len(set(places)) < len(places))
 
 
 class Foreign:

@@ -55,8 +55,7 @@ def test_blocks_are_cut_to_64_and_hold_the_masked_weight(block):
     mask = layers.chosen(weight, 0.5, block, generator=torch.Generator().manual_seed(1))
     row_ptr, col_idx, val = layers.blocks_of(weight, mask)
     assert val.shape == (row_ptr[-1], 64, 64) and col_idx.dtype == row_ptr.dtype == torch.int32
-    whole = layers._whole(val, col_idx, row_ptr[:-1], row_ptr[1:], 200, 392)
-    assert (whole == layers.masked(weight, mask)).all()
+    assert (layers._whole(val, col_idx, row_ptr[:-1], row_ptr[1:], 200, 392) == layers.masked(weight, mask)).all()
 
 
 def test_work_begins_with_the_longest_row_and_half_empty_rows_have_no_work():
@@ -315,11 +314,9 @@ def test_a_state_has_all_of_a_layer_and_nothing_else(bias):
 
 @pytest.mark.parametrize("kernel", ["unit_ring", "gated", "opt5"])
 def test_the_operator_is_what_pytorch_asks_of_one(model, kernel):
-    made = layers.replacements(model, 0.4, published=kernel == "opt5")
-    first = next(iter(made.values()))
+    first = next(iter(layers.replacements(model, 0.4, published=kernel == "opt5").values()))
     x = torch.randn(2, 4, 192).bfloat16()
     if kernel == "unit_ring":
         first, x = first.down_proj, torch.randn(2, 4, 320).bfloat16()
     features = {"unit_ring": 192, "gated": 320, "opt5": 320}[kernel]
-    arguments = (x, first.val, first.index, first.col_idx, features, kernel)
-    torch.library.opcheck(layers.block_linear(), arguments)
+    torch.library.opcheck(layers.block_linear(), (x, first.val, first.index, first.col_idx, features, kernel))

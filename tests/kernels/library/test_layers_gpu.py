@@ -32,8 +32,7 @@ def hopper():
 
 
 def linear(inputs: int, outputs: int, dtype=torch.bfloat16):
-    made = torch.nn.Linear(inputs, outputs, bias=False, device="cuda", dtype=dtype)
-    return made.requires_grad_(False)
+    return torch.nn.Linear(inputs, outputs, bias=False, device="cuda", dtype=dtype).requires_grad_(False)
 
 
 def close(got, want) -> None:

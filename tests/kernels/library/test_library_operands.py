@@ -424,5 +424,4 @@ def test_torch_dense_tensors_are_pruned_with_or_without_a_gradient(torch):
     x = torch.tensor(dense())
     same = operands.operand(x.numpy(), prune="block", density=0.5, block=16)
     for given in (x, torch.nn.Parameter(x)):
-        made = operands.operand(given, prune="block", density=0.5, block=16)
-        assert (made.val == same.val).all()
+        assert (operands.operand(given, prune="block", density=0.5, block=16).val == same.val).all()

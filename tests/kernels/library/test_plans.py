@@ -387,8 +387,7 @@ MATRICES = [
 
 
 def written(a, device, path):
-    made = plans.Plan(replace(WAY, a=a), 24, "float32", "tf32", device, config="any_n")
-    made.save(path)
+    plans.Plan(replace(WAY, a=a), 24, "float32", "tf32", device, config="any_n").save(path)
 
 
 @pytest.fixture
@@ -406,8 +405,7 @@ def test_a_saved_matrix_is_the_same_to_the_last_bit(a, device, path):
     for f in fields(a):
         left, right = getattr(a, f.name), getattr(same, f.name)
         assert type(left) is type(right) and np.array_equal(left, right)
-    said = {"n": 24, "dtype": "float32", "accuracy": "tf32", "b_order": "C", "out_order": "F"}
-    assert said.items() <= about.items()
+    assert {"n": 24, "dtype": "float32", "accuracy": "tf32", "b_order": "C", "out_order": "F"}.items() <= about.items()
 
 
 def changed(path, resigned: bool = True, **given):

@@ -172,8 +172,7 @@ def test_tf32_rounds_a():
     ],
 )
 def test_memory_orders_are_the_kernels_where_it_has_them(kind, dtype, accuracy, order, out_order, found):
-    made = way(kind, dtype, accuracy, H200, order=order, out_order=out_order)
-    assert made.orders == (found,)
+    assert way(kind, dtype, accuracy, H200, order=order, out_order=out_order).orders == (found,)
 
 
 # ---------------------------------------------------------------- problems and choices
@@ -260,8 +259,7 @@ def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with
     p = routes.multiplication(made, 128, np)
     assert routes.choose(made, p, A100, lambda: p)[0] == tried[-1][0][-1]
     ((kept, jobs),) = tried
-    every = casper_sparse.launch.candidates(p, A100)
-    assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
+    assert set(casper_sparse.launch.candidates(p, A100)) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
 
@@ -309,8 +307,7 @@ def test_every_family_has_the_kernels_that_are_routed_to(what):
 
 def test_the_table_has_every_family_that_is_compiled_for_and_each_gets_something():
     assert sorted(map(jit.arch_of, routes.FAMILIES)) == sorted(jit.FAMILIES)
-    table = routes.table()
-    for asked, row in table.items():
+    for asked, row in routes.table().items():
         for family in routes.FAMILIES:
             hopper, said = family.compute_capability == (9, 0), row[family.name]
             assert (said == routes.NONE) == (asked == ("N:M", "bfloat16") and not hopper)
@@ -396,8 +393,7 @@ def test_a_plan_that_dense_beats_says_so_in_one_sentence_with_both_times(device)
         (nm.random(1024, 1024, 8, 32, 32, 0), "float32", 4096, False),
     ]
     for a, dtype, n, faster in cases:
-        asked = operands.resolved(None, dtype)
-        said = routes.dense_is_faster(routes.route(a, dtype, asked, device), n, device)
+        said = routes.dense_is_faster(routes.route(a, dtype, operands.resolved(None, dtype), device), n, device)
         if faster is not None:
             assert bool(said) == faster, said
         if said:

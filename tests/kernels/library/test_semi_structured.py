@@ -60,8 +60,7 @@ def test_a_layer_in_fp8_holds_the_weight_rounded():
 def test_a_mask_says_what_is_kept_and_may_keep_less():
     weight, mask = torch.randn(64, 64).bfloat16(), torch.zeros(64, 64, dtype=torch.bool)
     mask[:, ::4] = True
-    sparse = semi_structured.SemiStructuredLinear.of(weight, mask)
-    assert torch.equal(sparse.weight, torch.where(mask, weight, 0))
+    assert torch.equal(semi_structured.SemiStructuredLinear.of(weight, mask).weight, torch.where(mask, weight, 0))
     mask[3, 8:11] = True
     says(["keeps 3 of inputs 8 to 11 for output 3"], lambda: semi_structured.SemiStructuredLinear.of(weight, mask))
 

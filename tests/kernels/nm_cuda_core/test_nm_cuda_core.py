@@ -9,12 +9,11 @@ import pytest
 from compiled import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretend import as_array, pretended  # noqa: F401
+from pretend import there
 from racing import H200
 from refused import says
 
 from kernels import nm_cuda_core as system
-from kernels.contract import Operands
 from kernels.formats import nm
 from kernels.nm_cuda_core import launch
 
@@ -98,8 +97,7 @@ def test_a_gathered_matrix_has_the_indices_of_each_blocks_first_column(vector, s
     before = b.index.copy()
     gathered = nm.validate(system.as_gathered(b))
     assert gathered.vector == 32 and gathered.val is b.val
-    first = nm.per_column_index(b)[:, np.arange(n) // 32 * 32]
-    assert np.array_equal(nm.per_column_index(gathered), first)
+    assert np.array_equal(nm.per_column_index(gathered), nm.per_column_index(b)[:, np.arange(n) // 32 * 32])
     assert vector % 32 or np.array_equal(nm.to_dense(gathered), nm.to_dense(b))
     gathered.index[:] = 0
     assert np.array_equal(b.index, before)
@@ -109,16 +107,8 @@ def test_a_gathered_matrix_has_the_indices_of_each_blocks_first_column(vector, s
 
 
 @pytest.fixture
-def device(pretended):  # noqa: F811
+def device(pretended):
     return pretended(H200)
-
-
-def there(p):
-    """The problem with its host's operands on the pretended GPU."""
-    a, b = p.host().a, p.host().b
-    b = replace(b, val=as_array(b.val), index=as_array(b.index))
-    made = Operands(as_array(a), b, as_array(np.zeros((p.m, p.n), np.float32, order="F")))
-    return replace(p, make_device=lambda: made)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -38,8 +38,7 @@ def test_depths_around_every_step_patterns_and_vectors(device, variant):
 def test_without_shared_indices_kernels_multiply_with_what_they_gather(device, variant):
     """The product is that of `as_gathered`, which is not that of B."""
     p = system.problem(96, 160, 1021, seed=SEED, vector=4)
-    bound = system.prepare(variant, p, device, shared_indices=False)
-    found = launched(bound, device)
+    found = launched(system.prepare(variant, p, device, shared_indices=False), device)
     host = p.host()
     right = verification.reference(host.a.astype(float) @ nm.to_dense(system.as_gathered(host.b)))
     verification.compare(found, right, variant)

@@ -33,8 +33,7 @@ SIZES = [
 
 def bits_of(ops) -> tuple[np.ndarray, ...]:
     """A, val and index as arrays whose equality is that of the bits."""
-    a = ops.a.bits if isinstance(ops.a, half.Half) else ops.a.view(np.uint32)
-    return a, ops.b.val.view(np.uint32), ops.b.index
+    return ops.a.bits if isinstance(ops.a, half.Half) else ops.a.view(np.uint32), ops.b.val.view(np.uint32), ops.b.index
 
 
 def same(one, two) -> bool:
@@ -126,8 +125,7 @@ def test_a_problem_counts_its_work_and_is_that_of_its_matrix(dtype, size):
     ],
 )
 def test_the_label_says_what_is_unusual(given, label):
-    p = operands.problem(4, 8, 64, **given)
-    assert p.label == label
+    assert operands.problem(4, 8, 64, **given).label == label
 
 
 @pytest.mark.parametrize(

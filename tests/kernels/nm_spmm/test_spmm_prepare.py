@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from nm_cases import DTYPES, FLOAT32, PATTERNS, SIZE, fake, here, pretended  # noqa: F401
-from pretend import arguments
+from nm_cases import DTYPES, FLOAT32, PATTERNS, SIZE
+from pretend import arguments, there
 from racing import A100, H200
 from refused import says
 
+from kernels import contract
 from kernels import nm_spmm as system
 from kernels.contract import Operands
 from kernels.formats import nm
@@ -25,6 +26,20 @@ MOST = H200.properties.max_shared_memory_per_block_optin
 OPENED = settings(
     deadline=None, max_examples=25, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+
+
+@pytest.fixture
+def here(pretended, monkeypatch):
+    """A function: numbers of a GPU -> that GPU, without being there; preparation takes 1.25 ms."""
+    for module in (contract, launch, published, tensor):
+        monkeypatch.setattr(module, "timed", lambda work: (work(), 1.25))
+
+    def opened(gpu=H200, **properties):
+        device = pretended(gpu)
+        device.properties = SimpleNamespace(**vars(gpu.properties) | {"clock_rate": 1_980_000} | properties)
+        return device
+
+    return opened
 
 
 def template(kernel: str) -> SimpleNamespace:
@@ -40,11 +55,11 @@ def template(kernel: str) -> SimpleNamespace:
 @pytest.mark.parametrize("variant", [x for x in FLOAT32 if x != "v3_searched"] + list(TRIALS))
 @OPENED
 @given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
-def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, k, pattern):  # noqa: F811
+def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, k, pattern):
     device, (keep, group, vector) = here(), pattern
     if variant == published.VW32:  # takes no others
         m, n = (math.ceil(x / 32) * 32 for x in (m, n))
-    p = fake(system.problem(m, n, k, keep / group, group=group, vector=vector))
+    p = there(system.problem(m, n, k, keep / group, group=group, vector=vector))
     try:
         bound = (launch.prepare_rung if variant in TRIALS else system.prepare)(variant, p, device)
     except ValueError as error:
@@ -128,9 +143,9 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
 @pytest.mark.parametrize("variant", DTYPES)
 @OPENED
 @given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
-def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n, k, pattern):  # noqa: F811
+def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n, k, pattern):
     device, (keep, group, vector) = here(), pattern
-    p = fake(system.problem(m, n, k, keep / group, group=group, vector=vector, dtype=DTYPES[variant]))
+    p = there(system.problem(m, n, k, keep / group, group=group, vector=vector, dtype=DTYPES[variant]))
     bound = system.prepare(variant, p, device)
     along = math.ceil(m / 256), math.ceil(n / 128)
     kernels = [kernel for kernel, *_ in bound.steps]
@@ -152,21 +167,21 @@ def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n,
 
 
 @pytest.mark.parametrize(("sms", "blocks"), [(3, 1), (2, 2), (64, 1), (6, 1)])
-def test_a_stream_has_a_list_and_a_place_for_each_block(here, sms, blocks):  # noqa: F811
+def test_a_stream_has_a_list_and_a_place_for_each_block(here, sms, blocks):
     """6 tiles of 8 steps: on 3, 4 and 6 blocks, or as many as there is work for."""
     device = here(multiprocessor_count=sms)
-    p = fake(operands.problem(260, 500, 497, 0.375))
+    p = there(operands.problem(260, 500, 497, 0.375))
     bound = launch.prepare_config("some", p, device, replace(RUNGS["stream"][0], blocks=blocks, stages=2))
     assert bound.steps[-1][1].grid == len(bound.keep[3][0]) == min(sms * blocks, 6 * 8 // 3)
 
 
 @pytest.mark.parametrize("k", [32, 64, 100, 512])
-def test_the_search_is_among_the_authors_tiles_and_shares_and_keeps_the_fastest(here, monkeypatch, k):  # noqa: F811
+def test_the_search_is_among_the_authors_tiles_and_shares_and_keeps_the_fastest(here, monkeypatch, k):
     """Four tiles, and 1, 2, 4 and 8 shares of k where blocks are few and there are as many steps."""
-    device, p, steps = here(), fake(operands.problem(64, 128, k, 0.5)), math.ceil(k / 32)
+    device, p, steps = here(), there(operands.problem(64, 128, k, 0.5)), math.ceil(k / 32)
     few = published.candidates(p, 132)
     assert set(few) == {(x, s) for x in published.TILES for s in (1, 2, 4, 8) if s <= steps}
-    many = published.candidates(fake(operands.problem(512, 512, 512, 0.5)), 6)
+    many = published.candidates(there(operands.problem(512, 512, 512, 0.5)), 6)
     assert {tile for tile, split in many if split > 1} == {"large"}, "32 blocks for 6 SMs, the others 64 and more"
 
     def tune(problem, configs, prepare, references, device, rounds, jobs):
@@ -218,23 +233,22 @@ def test_packing_begins_above_70_percent_unless_the_variant_says():
         ("body_4", (32, 32, 32), {}, ["no variant 'body_4'"]),
     ],
 )
-def test_what_is_not_taken_is_one_sentence(here, variant, sizes, given, words):  # noqa: F811
-    device, p = here(), fake(operands.problem(*sizes, **({"density": 0.5} | given)))
+def test_what_is_not_taken_is_one_sentence(here, variant, sizes, given, words):
+    device, p = here(), there(operands.problem(*sizes, **({"density": 0.5} | given)))
     says(words, lambda: system.prepare(variant, p, device))
 
 
-def test_too_large_a_grid_and_too_many_elements_are_refused(here):  # noqa: F811
+def test_too_large_a_grid_and_too_many_elements_are_refused(here):
     """The sizes are looked at before anything is copied; C alone has 2^31 elements."""
     device = here()
     b = nm.random(32, 32, 16, 32, 2**15, 0)
     b = replace(b, n=2**15, val=np.broadcast_to(b.val[:, :1], (16, 2**15)))
     p = replace(operands.problem(2**16, 2**15, 32), make_device=lambda: Operands(None, b, None))
     says(["counts elements in 32 bits", "2147483648"], lambda: published.prepare(published.VW32, p, device))
-    p = replace(fake(operands.problem(64, 64, 32)), m=2**22)
+    p = replace(there(operands.problem(64, 64, 32)), m=2**22)
     says(["more than 65535: multiply in several row ranges"], lambda: published.prepare("small", p, device))
     for name in ("ahead", "turned", *DTYPES):
-        dtype = DTYPES.get(name, "float32")
-        p = fake(operands.problem(64, 64, 64, dtype=dtype))
+        p = there(operands.problem(64, 64, 64, dtype=DTYPES.get(name, "float32")))
         says([name, "use"], lambda p=p, name=name: system.prepare(name, p, here(A100)))
 
 

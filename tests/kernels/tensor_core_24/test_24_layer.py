@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import racing
-from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 from test_gpu_24 import FUNCTIONS
 from there import MOST, PACKED, SMS, arguments
@@ -56,7 +55,7 @@ def test_what_is_no_layer_is_one_sentence(dtype):
 @each
 @pytest.mark.parametrize("tokens", TOKENS)
 @pytest.mark.parametrize(("m", "k"), FEATURES)
-def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, dtype, m, k, tokens):  # noqa: F811
+def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, dtype, m, k, tokens):
     monkeypatch.setattr(layer.tma, "encoded", lambda said: said)
     device, sizes = pretended(racing.H200), sizes_of(m, k, tokens, dtype, True, "gelu")
     monkeypatch.setattr(gpu, "with_wgmma", lambda ordinal, what: device)
@@ -109,7 +108,7 @@ def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
 
 @pytest.mark.parametrize("tokens", [1, 16, 100])
 @pytest.mark.parametrize("orders", operands.ORDERS)
-def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, tokens):  # noqa: F811
+def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, tokens):
     """One launch where lines of B and C are multiples of 8 elements long, whatever the number of tokens."""
     pretended(racing.H200)
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)

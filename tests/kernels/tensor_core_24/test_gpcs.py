@@ -20,8 +20,7 @@ def chips(draw) -> list[list[int]]:
     sizes = draw(st.lists(st.integers(2, SMS_OF_ONE), min_size=1, max_size=9))
     total = sum(sizes)
     numbers = draw(st.lists(st.integers(0, 300), min_size=total, max_size=total, unique=True))
-    ends = np.cumsum(sizes).tolist()
-    return [numbers[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    return [numbers[end - size : end] for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
 
 
 def clusters_of(chip: list[list[int]], seed: int) -> list[np.ndarray]:

@@ -8,7 +8,6 @@ import pytest
 import racing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 from there import arguments, moved, problem_of
 
@@ -85,7 +84,7 @@ def test_ldmatrix_x2_hands_out_the_metadata_of_one_part():
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, data):  # noqa: F811
+def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, data):
     """Without a mask only where tiles are whole; copies as wide as rows of B and C allow."""
     device, config = pretended(racing.H200), data.draw(st.sampled_from(CONFIGS))
     m, k = data.draw(st.sampled_from([(256, 128), (257, 128), (256, 130)]))
@@ -112,7 +111,7 @@ def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, da
     assert np.array_equal(kept[of["val"]], val) and np.array_equal(kept[of["meta"]], meta)
 
 
-def test_what_the_kernel_does_not_take_is_one_sentence(pretended):  # noqa: F811
+def test_what_the_kernel_does_not_take_is_one_sentence(pretended):
     device, most = pretended(racing.L4), mma_sp.MOST
     for sizes, words in (
         ((128, most + 1, 64), ["n up to", str(most + 1)]),

@@ -8,7 +8,7 @@ import pytest
 import racing
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pretend import as_array, pretended  # noqa: F401 (a fixture)
+from pretend import as_array
 from refused import says
 from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, moved, problem_of
 
@@ -24,7 +24,7 @@ CLUSTERS = 31  #: of any size, that a GPU is said to have room for
 
 
 @pytest.fixture
-def h200(pretended, monkeypatch):  # noqa: F811
+def h200(pretended, monkeypatch):
     device = pretended(racing.H200)
     monkeypatch.setattr(gpcs, "places", lambda number: PLACES)
     monkeypatch.setattr(jit, "most_clusters", lambda kernel, config, device: CLUSTERS)

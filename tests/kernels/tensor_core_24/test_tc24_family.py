@@ -97,8 +97,7 @@ def area(config: Wgmma) -> int:
     ids=lambda value: "" if callable(value) else str(value),
 )
 def test_the_best_by_prediction_is_what_the_sizes_want(shape, wanted):
-    found = family.candidates(problem(*shape), H200)
-    assert wanted(min(found, key=lambda c: c.predict(*shape, SMS)))
+    assert wanted(min(family.candidates(problem(*shape), H200), key=lambda c: c.predict(*shape, SMS)))
 
 
 def test_pieces_of_the_last_wave_take_less_than_tiles():
@@ -153,8 +152,7 @@ def ready(*shape, dtype="bfloat16"):
     """A problem whose operands are asked for their dtypes, and their scales, only."""
     scale = np.ones((1, 1))
     ops = Operands(*(SimpleNamespace(dtype=x, scale=scale) for x in (dtype, dtype, "bfloat16")))
-    made = fp8.problem(*shape) if dtype == "e4m3" else problem(*shape, dtype=dtype)
-    return replace(made, make_device=lambda: ops)
+    return replace(fp8.problem(*shape) if dtype == "e4m3" else problem(*shape, dtype=dtype), make_device=lambda: ops)
 
 
 @pytest.mark.parametrize(("dtype", "reference"), [("bfloat16", "mma_sp"), ("e4m3", "fp8_persistent")])
@@ -263,7 +261,6 @@ def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
         device, choices = racing.SHIPPED[path.stem], read(path)
         for (m, n, k, dtype), choice in choices.items():
             assert isinstance(choice.config, Fp8) == dtype.startswith("e4m3") and choice.median_us > 0
-            orders = "FF" if dtype.endswith((" FF", " linear")) else "CC"
-            choice.config.check(m, n, k, *tiles.limits(device), orders)
+            choice.config.check(m, n, k, *tiles.limits(device), "FF" if dtype.endswith((" FF", " linear")) else "CC")
         whole = path.stem == "nvidia-h100-80gb-hbm3"
         assert swept <= set(choices) or not whole, "records of `auto` would begin with trials"

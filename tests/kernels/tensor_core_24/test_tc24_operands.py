@@ -9,7 +9,6 @@ import racing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbers_by_position import random_u32
-from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 
 from kernels import formats, jit
@@ -108,7 +107,7 @@ def test_what_makes_no_problem_gets_one_sentence(make, change, words):
 
 @dtypes
 @pytest.mark.parametrize("orders", operands.ORDERS)
-def test_what_a_gpu_fills_lies_as_on_the_host_and_c_as_the_orders_say(pretended, monkeypatch, dtype, orders):  # noqa: F811
+def test_what_a_gpu_fills_lies_as_on_the_host_and_c_as_the_orders_say(pretended, monkeypatch, dtype, orders):
     pretended(racing.H200)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     in_8 = dtype == "e4m3"

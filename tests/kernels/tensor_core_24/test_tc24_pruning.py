@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import racing
-from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 from there import moved
 
@@ -37,7 +36,7 @@ def test_what_makes_no_problem_is_one_sentence():
 
 
 @pytest.mark.parametrize(("m", "k"), SHAPES)
-def test_prepare_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m, k):  # noqa: F811
+def test_prepare_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m, k):
     device, host = pretended(racing.H200), operands.host_dense(m, k, 0, "bfloat16")
     there = moved(host)
     monkeypatch.setattr(pruning, "device_dense", lambda *_: there)

@@ -42,8 +42,7 @@ def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
         import cupy
 
         made = host()
-        output = cupy.empty((m, n), cupy.float32)
-        return Operands(csr.to_device(made.a), cupy.asarray(made.b), output)
+        return Operands(csr.to_device(made.a), cupy.asarray(made.b), cupy.empty((m, n), cupy.float32))
 
     nnz = m * each
     return Problem(
@@ -71,8 +70,7 @@ def prepare(variant: str, problem: Problem, device) -> Launch:
     require(variant in VARIANTS, f"{SYSTEM} has no variant {variant!r}: choose {', '.join(VARIANTS)}")
     require(problem.m < 2**16, f"m is {problem.m}, but the rows of a grid are at most 65535")
     ops = problem.device()
-    entry = f"scalar<{UNROLL[variant]}>"
-    kernel = jit.load(jit.compile_cubin(SOURCE, entry, jit.arch_of(device)))
+    kernel = jit.load(jit.compile_cubin(SOURCE, f"scalar<{UNROLL[variant]}>", jit.arch_of(device)))
     config = LaunchConfig(grid=(math.ceil(problem.n / THREADS), problem.m), block=THREADS)
     arrays = (ops.a.row_ptr, ops.a.col_idx, ops.a.val, ops.b, ops.c)
     sizes = (np.int32(problem.m), np.int32(problem.n))

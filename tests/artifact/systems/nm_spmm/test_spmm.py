@@ -100,8 +100,7 @@ def test_pattern_reads_the_labels_of_the_system(dtype, window, length):
     ],
 )
 def test_the_last_crossing_counts(speedups, crossing):
-    found = crossing_of(np.array([1.0, 0.5, 0.25]), np.array(speedups))
-    assert found == pytest.approx(crossing, nan_ok=True)
+    assert crossing_of(np.array([1.0, 0.5, 0.25]), np.array(speedups)) == pytest.approx(crossing, nan_ok=True)
 
 
 TIMES = {"load": 180.0, "index": 15.0, "fragments": 0.0, "compute": 420.0}

@@ -17,8 +17,7 @@ def test_a_problem_is_what_it_says():
 @pytest.mark.parametrize("entry", ["scalar<1>", "scalar<4>"])
 @pytest.mark.parametrize("target", jit.TARGETS)
 def test_it_compiles_without_spills(entry, target):
-    source = scalar_csr.VARIANTS["scalar"].source
-    assert jit.resources(jit.compile_cubin(source, entry, target)).spills == 0
+    assert jit.resources(jit.compile_cubin(scalar_csr.VARIANTS["scalar"].source, entry, target)).spills == 0
 
 
 def test_wrong_sizes_are_named():

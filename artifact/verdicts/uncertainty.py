@@ -18,7 +18,7 @@ import contextlib
 import itertools
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -175,13 +175,15 @@ def stated(claim: load.Claim) -> float | None:
 # ---------------------------------------------------------------- all claims of a GPU
 
 
-def stability(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stability(folder: Path, only: Container[str] = ()) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return COLUMNS of the claims that the records in `folder` decide, and their verdicts in each resample.
+
+    only: ids of claims, without all.
 
     No probability where nothing can be drawn, as of a counter that was read once at one point, nor where the verdict is
     that these inputs do not decide.
     """
-    claims = load.claims()
+    claims = [claim for claim in load.claims() if not only or claim.id in only]
     judged, rows, draws = judge.kept(claims, folder).set_index("id"), [], {}
     of = cache(lambda room, run: Evidence(folder, room))
     for claim in (claim for claim in claims if judged["verdict"][claim.id] != measures.NOT_MEASURED):

@@ -199,7 +199,7 @@ def at_most_dense(counters: Counters) -> pd.DataFrame:
     """Return what the table of counters shows."""
     df = where(counted(counters), variant=(PUBLISHED, "in_flight", "shared_tiles", "cusparse_alg2", "cusparse_alg3"))
     shape = df[["m", "n", "k"]].astype(str).agg(" × ".join, axis=1)
-    return df.assign(shape=shape.where(~shape.duplicated(), ""))
+    return df.assign(shape=shape.mask(shape.duplicated(), ""))
 
 
 def traffic(counters: Counters) -> pd.DataFrame:
@@ -377,7 +377,6 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
     ours = {base: ratio(once, PUBLISHED, base, [*records.POINT]) for base in (BEST, "cusparse_default")}
     over = {sweep: v for sweep, v in ratio(df, PUBLISHED, BEST, POINT).groupby("experiment", sort=False)}
     by_n, rows = over["wide"].groupby("n").agg(records.geomean), where(df, variant=PUBLISHED)
-    gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
         "room": {"variants": len(system.VARIANTS), "tried": len(system.TRIED)},
@@ -389,7 +388,11 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
             name: {"share": (ours[base] > 1).mean(), "mean": records.geomean(ours[base])}
             for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
         },
-        **{name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()},
+        **{
+            name: {"tbps": rate / 1e3, "tflops": rate / 2e3}
+            for name in ("l2", "shared")
+            for rate in [study.ceiling(f"{name}_read", "gbps")]
+        },
         "drawn": (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False).max(),
     }
 

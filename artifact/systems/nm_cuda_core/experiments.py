@@ -165,7 +165,7 @@ def compare(published: pd.DataFrame, theirs: pd.Series) -> tuple[pd.DataFrame, p
         models[reading] = 1e3 * (parts @ scales)
         rows[reading] = dict(zip(parts, scales, strict=True)) | _nearness(residuals) | fit(times[reading]).rates
     rows["published"] = _nearness(own.residuals) | own.rates
-    return pd.DataFrame.from_dict(rows, orient="index"), pd.DataFrame(models)
+    return pd.DataFrame(rows.values(), list(rows)), pd.DataFrame(models)
 
 
 def _nearness(residuals: np.ndarray) -> dict[str, float]:

@@ -122,7 +122,7 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
     as `experiments.prefetch` compares it, is not the baseline.
     """
     distinct, names = report.drop_duplicates(["entry", "target"]), (*LETTER, "baseline", "double_buffer")
-    cubins = [jit.compile_cubin(system.VARIANTS[v].source, system.entry(v), HOPPER) for v in names]
+    made = jit.reports([jit.compile_cubin(system.VARIANTS[v].source, system.entry(v), HOPPER) for v in names])
     kinds = {"stores": "STG", "generic_loads": "LD.", "global_loads": "LDG."}
     return flat(
         {
@@ -138,7 +138,7 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
             "code": {
                 name: {"registers": used.registers, "stack_bytes": used.stack_bytes}
                 | {what: sum(n for op, n in mix.items() if op.startswith(kind)) for what, kind in kinds.items()}
-                for name, (used, mix) in zip(names, jit.reports(cubins), strict=True)
+                for name, (used, mix) in zip(names, made, strict=True)
             }
             | {"target": HOPPER, "prefetch": {"targets_that_differ": (prefetch["same"] == "no").sum()}},
         }
@@ -301,9 +301,13 @@ def runs(
 
 def _beside(measured: pd.DataFrame, study: Study, figure: str, *quantities: str) -> pd.DataFrame:
     """Put what the report states of these quantities at a size below what was measured."""
-    stated = pd.concat(study.stated(figure, quantity) for quantity in quantities).dropna(subset=["size"])
-    kernel = stated["variant"].replace(dict(zip(PUBLISHED, LETTER, strict=True)))
-    stated = stated.drop(columns="value").assign(source="stated", gpu="RTX 4070", kernel=kernel)
+    stated = (
+        pd.concat(study.stated(figure, quantity) for quantity in quantities)
+        .dropna(subset=["size"])
+        .drop(columns="value")
+        .assign(source="stated", gpu="RTX 4070")
+        .assign(kernel=lambda df: df["variant"].replace(dict(zip(PUBLISHED, LETTER, strict=True))))
+    )
     return pd.concat([measured.assign(source="measured"), stated], ignore_index=True)
 
 
@@ -361,12 +365,15 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
         .reset_index()
         .assign(source="measured", part=lambda here: here["variant"].map(PARTS))
     )
-    ms = {"time_ms": 1e3 * theirs, "stated_ms": 1e3 * theirs, "fitted_ms": terms.sum(axis=1)}
     df = pd.concat(
         [
             here,
             pd.concat(
-                terms.assign(**ms, size=theirs.index, part=part, part_ms=terms[term]) for term, part in TERMS.items()
+                terms.assign(
+                    **{"time_ms": 1e3 * theirs, "stated_ms": 1e3 * theirs, "fitted_ms": terms.sum(axis=1)},
+                    **{"size": theirs.index, "part": part, "part_ms": terms[term]},
+                )
+                for term, part in TERMS.items()
             ).assign(source="stated", variant="cublas"),
         ],
         ignore_index=True,

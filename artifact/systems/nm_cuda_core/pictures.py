@@ -23,14 +23,14 @@ def nm_picture(b: nm.Nm):
     )
     lefts, colours = (b.n + 2.6) * np.arange(3), np.take(ROWS, data["group"], mode="wrap")
     texts, columns = data["value"].map(sketch.short), np.arange(b.n)
-    titles = (f"B: {b.k} × {b.n}, {b.keep}:{b.group} along K", f"values: {b.w} × {b.n}", "index: rows of B")
     return sketch.picture(
         (-1.1, lefts[2] + b.n + 0.3),
         (b.k + 1.8, -1.8),
         (sketch.box, column, index, texts, colours),
         (sketch.box, lefts[1] + column, row, texts, colours),
         (sketch.box, lefts[2] + column, row, index.astype(str), colours),
-        (sketch.put, lefts + b.n / 2, -1.25, titles),
+        (sketch.put, lefts[0] + b.n / 2, -1.25, f"B: {b.k} × {b.n}, {b.keep}:{b.group} along K"),
+        (sketch.put, lefts[1:] + b.n / 2, -1.25, [f"values: {b.w} × {b.n}", "index: rows of B"]),
         (sketch.put, lefts[:, None] + columns + 0.5, -0.45, columns, sketch.FAINT),
         (sketch.grid, lefts, [b.k, b.w, b.w], b.n, [b.group, b.keep, b.keep], b.n),
         (sketch.put, 0, b.k + 1.2, "element-wise: every column has indices of its own", {"ha": "left"}),
@@ -48,8 +48,6 @@ def gather_picture(b: nm.Nm, block: int):
     data = pd.DataFrame({"column": range(block), "compressed_row": 0, "needs": needs, "gets": needs[0], "right": right})
     width, at = label + block * step + 0.3, label + np.arange(block) * step
     lines, colours = np.arange(b.group), np.where(right, BEST, PUBLISHED)
-    names = *(f"row {r} of B" for r in lines), "column of the block", "it needs row", "it gets row"
-    said = f"{(~right).sum()} of {block} columns are multiplied with the wrong column of A"
     return sketch.picture(
         (0, width),
         (y + 5.3, -1.1),
@@ -62,13 +60,26 @@ def gather_picture(b: nm.Nm, block: int):
             {"fill": True, "facecolor": BOUND, "alpha": 0.22, "linewidth": 0},
         ),
         (sketch.frame, at, lines[:, None], step, 1, {"linewidth": 0.5, "alpha": 0.35}),
-        (sketch.put, label - 0.3, [*(lines + 0.5), y + 0.5, y + 1.5, y + 2.5], names, {"ha": "right"}),
+        (sketch.put, label - 0.3, lines + 0.5, [f"row {r} of B" for r in lines], {"ha": "right"}),
+        (
+            sketch.put,
+            label - 0.3,
+            [y + 0.5, y + 1.5, y + 2.5],
+            ["column of the block", "it needs row", "it gets row"],
+            {"ha": "right"},
+        ),
         (sketch.box, at, needs, "", colours, step, {"hatch": np.where(right, "", "////")}),
         (sketch.put, at + step / 2, y + 0.5, data["column"], {"alpha": 0.7}),
         (sketch.box, at, y + 1, needs.astype(str), colours, step, {"size": 8.5}),
         (sketch.box, at, y + 2, f"{needs[0]}", BOUND, step, {"size": 8.5}),
         (sketch.put, at + step / 2, y + 3.5, np.where(right, "=", "≠"), {"weight": "bold", "fontsize": 9.5}),
-        (sketch.put, label, y + 4.75, said, {"ha": "left", "weight": "bold"}),
+        (
+            sketch.put,
+            label,
+            y + 4.75,
+            f"{(~right).sum()} of {block} columns are multiplied with the wrong column of A",
+            {"ha": "left", "weight": "bold"},
+        ),
         (sketch.put, label, -0.55, f"grey: row {needs[0]}, the one that the block gathers", {"ha": "left"}),
         height=6.225 * (b.group + 6.6) / width,
     ), data

@@ -4,7 +4,6 @@ A pattern is named as the field does, N:M with M = 32: "share.v3.16:32" is what 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -140,8 +139,11 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     here, block, whole = study.here, (model.BLOCK.rows, model.BLOCK.columns), published.DEPTH
     one = analysis.propose(here, BIG, BIG, BIG, kept(HALF), GROUP)
     steps = {d: model.durations(study, d) for d in DENSITIES}
-    convert = partial(packing.convert, columns=128, windows=1, packed=True, slot=VECTOR)
-    made = {d: convert(b) for d, b in patterns.items() if 1 - d > analysis.HIGH}
+    made = {
+        d: packing.convert(b, columns=128, windows=1, packed=True, slot=VECTOR)
+        for d, b in patterns.items()
+        if 1 - d > analysis.HIGH
+    }
     return {
         "left_out": by_nm({d: 1 - model.needed(b, 4) for d, b in patterns.items()}),
         "col_info": {

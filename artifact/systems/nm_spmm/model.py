@@ -334,8 +334,8 @@ def compared(tensor: pd.DataFrame) -> pd.DataFrame:
     dense = us.loc[[(library[v], *at) for v, *at in rows[["variant", *POINT]].itertuples(index=False)]]
     rows = rows.assign(vector=[pattern(label)[1] for label in rows["label"]], speedup=dense.array / rows["median_us"])
     line = ["variant", "vector", "m", "n", "k"]
-    crossings = rows.groupby(line).apply(lambda at: crossing_of(at["density"].to_numpy(), at["speedup"].to_numpy()))
-    return rows.join(crossings.rename("crossing"), on=line)
+    wins = rows.groupby(line).apply(lambda at: crossing_of(at["density"].to_numpy(), at["speedup"].to_numpy()))
+    return rows.join(wins.rename("crossing"), on=line)
 
 
 # ---------------------------------------------------------------- what the source states, and what its code gave
@@ -346,11 +346,10 @@ def peak_shares(spmm: Spmm) -> pd.DataFrame:
 
     Library, variant (ours of the same idea), density, stated (0 to 1).
     """
-    ours = {"nm_spmm": "v3", "nmsparse": "nmsparse_vw32"}
     return (
         spmm.stated("text", "peak_share")
         .rename(columns={"variant": "library", "low": "stated"})
-        .assign(variant=lambda rows: rows["library"].map(ours))
+        .assign(variant=lambda rows: rows["library"].map({"nm_spmm": "v3", "nmsparse": "nmsparse_vw32"}))
         .dropna(subset=["density"])[["library", "variant", "density", "stated"]]
     )
 
@@ -534,8 +533,10 @@ def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
     b, name = problem.host().b, analysis.class_of(here.sm_count, problem.m, problem.n)
     tiles = {v: published.configured(v, name, b.keep, b.group) for v in ("v1", "v2", "v3")}
     stems = {v: published.source_of(v, tile.packed) for v, tile in tiles.items()}
-    entries = {
-        v: (published.HERE / f"{stem}.cu", published.entry(stem, tiles[v], b.keep, b.group, published.slot_of(b)))
-        for v, stem in stems.items()
-    }
-    return made_by_compiler.own(entries, target).assign(kernel=lambda df: "`" + df["kernel"] + "`")
+    return made_by_compiler.own(
+        {
+            v: (published.HERE / f"{stem}.cu", published.entry(stem, tiles[v], b.keep, b.group, published.slot_of(b)))
+            for v, stem in stems.items()
+        },
+        target,
+    ).assign(kernel=lambda df: "`" + df["kernel"] + "`")

@@ -67,11 +67,7 @@ def format_picture(b: nm.Nm) -> Drawn:
         data.drop_duplicates(["row", "vector"]),
     )
     lefts = left, right = b.n + 2.8, 2 * (b.n + 2.8)
-    named = (
-        f"a vector: {b.vector} columns, kept or pruned as one",
-        "framed: one vector in all three",
-        "position in\nthe window",
-    )
+    words = {"ha": "left", "va": "top", "fontsize": 8}
     return sketch.picture(
         (-2.6, right + cell * b.q + 0.3),
         (b.k + 1.9, -1.5),
@@ -107,7 +103,8 @@ def format_picture(b: nm.Nm) -> Drawn:
             {"linewidth": 1.4},
         ),
         (sketch.put, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", {"rotation": 90, "fontsize": 8}),
-        (sketch.put, [0, *lefts], [b.k + 0.8, b.w + 0.4, b.w + 0.4], named, {"ha": "left", "va": "top", "fontsize": 8}),
+        (sketch.put, 0, b.k + 0.8, f"a vector: {b.vector} columns, kept or pruned as one", words),
+        (sketch.put, lefts, b.w + 0.4, ["framed: one vector in all three", "position in\nthe window"], words),
     ), data
 
 
@@ -117,11 +114,11 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
     Each line is a vector of B_s, each column a row of A_s, hatched below where no vector needs it. depth: rows of A_s.
     """
     data, marks, tall = [], [], len(cases) * (vectors + 5.4)
+    names = [f"vector {v} of B_s" for v in range(vectors)]
     for number, (title, b) in enumerate(cases.items()):
         need, top = model.asked(b)[:depth, :vectors], number * (vectors + 5.4)
         used, y, (row, vector) = need.any(axis=1), top + 1.5 + vectors, np.nonzero(need)
         edges, lines = np.arange(0, depth + 1, b.group), [y + 1, *(top + 1.7 + np.arange(vectors))]
-        names = "rows of A_s", *(f"vector {v} of B_s" for v in range(vectors))
         marks += [
             (sketch.put, 0, top + 0.5, f"{title}, {b.keep}:{b.group}", {"ha": "left", "weight": "bold"}),
             (
@@ -135,7 +132,7 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
             (sketch.box, np.flatnonzero(used), y, "", PUBLISHED, {"height": 2}),
             (sketch.frame, np.flatnonzero(~used), y, 1, 2, UNUSED | {"hatch": "////"}),
             (sketch.segment, edges, top + 1.2, edges, y + 2, sketch.THICK),
-            (sketch.put, -0.6, lines, names, {"ha": "right", "fontsize": 8}),
+            (sketch.put, -0.6, lines, ["rows of A_s", *names], {"ha": "right", "fontsize": 8}),
             (sketch.put, [0, depth], y + 2.6, ["row 0", f"row {depth - 1}"], sketch.FAINT | {"ha": ["left", "right"]}),
         ]
         data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
@@ -170,8 +167,9 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
     for i, (size, cut) in enumerate(zip(sizes, cuts, strict=True)):
         row, column = np.indices(size // cut).reshape(2, -1)
         x, y, *sides = place(i, row, column)
-        texts = [names[i].format(number) for number in range(len(row))]
-        marks.append((sketch.box, x, y, texts, np.take(colours[i], row, mode="wrap"), *sides))
+        marks.append(
+            (sketch.box, x, y, [*map(names[i].format, range(len(row)))], np.take(colours[i], row, mode="wrap"), *sides)
+        )
         chosen.append(place(i, int(not i), column.max()))
     for i, (x, y, width, height) in enumerate(chosen[:3], 1):
         ends = [y, y + height], xs[i] - 1.2 * (i == 3), [ys[i], ys[i] + tall[i]]
@@ -255,7 +253,7 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
     ]
     shown, size = (min(packed.steps, 3), min(packed.blocks, 3)), rows * packed.columns
     layouts = (
-        ("values, row by row:", f"{rows} pieces a step", packed.columns, rows * packed.blocks * packed.columns),
+        ("values, row by row:", f"{rows} pieces a step", packed.columns, size * packed.blocks),
         ("values, tiled:", "one piece a step", packed.steps * size, size),
     )
     step, across = np.indices(shown).reshape(2, -1)
@@ -307,11 +305,8 @@ def schedule(durations: Mapping[str, float], steps: int, overlap: bool) -> pd.Da
         ready = bar(step, "fragments", start, 1 / SLICES)
         for slice_ in range(SLICES):
             done = bar(step, "compute", ready, 1 / SLICES)
-            ready = (
-                done
-                if slice_ == SLICES - 1
-                else max(done, bar(step, "fragments", ready if overlap else done, 1 / SLICES))
-            )
+            if slice_ < SLICES - 1:
+                ready = max(done, bar(step, "fragments", ready if overlap else done, 1 / SLICES))
         return done
 
     time = loaded = bar(0, "load", bar(0, "col_info", 0.0))
@@ -339,23 +334,29 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
     With "col_info" it is the pipeline of high sparsity (Fig. 6), without that of moderate (Fig. 5). Steps alternate
     between two buffers; those of the second are hatched, and a number names the step.
     """
-    both = {"one after the other": False, "double-buffered": True}
-    frames = {name: schedule(durations, steps, overlap) for name, overlap in both.items()}
+    frames = {
+        "one after the other": schedule(durations, steps, overlap=False),
+        "double-buffered": schedule(durations, steps, overlap=True),
+    }
     data = pd.concat(frames, names=["schedule"]).reset_index("schedule").reset_index(drop=True)
     lanes, end = list(dict.fromkeys(lane for lane, *_ in BARS.values())), data["end"].max()
     fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.3 * (2 * len(lanes) + 2)))
-    tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(both)}
-    said = [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in frames.items()]
+    tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(frames)}
     width, colours = data["end"] - data["start"], data["what"].map(lambda what: BARS[what][2])
-    texts = data["step"].astype(str).where(width > 0.022 * end, "")
     sketch.draw(
         ax,
-        (sketch.put, 0, np.array([*tops.values()]) + 0.35, said, {"ha": "left", "weight": "bold"}),
+        (
+            sketch.put,
+            0,
+            np.array([*tops.values()]) + 0.35,
+            [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in frames.items()],
+            {"ha": "left", "weight": "bold"},
+        ),
         (
             sketch.box,
             data["start"],
             data["schedule"].map(tops) + 0.95 + data["lane"].map(lanes.index),
-            texts,
+            data["step"].astype(str).where(width > 0.022 * end, ""),
             colours,
             width,
             0.8,
@@ -398,8 +399,8 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
     for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
         bars = df[df["block"].isin(drawn)]
         low, width = bars["block"].map(drawn.index) + 0.1, bars["end"] - bars["start"]
-        texts = bars["tile"].astype(str).where(width > 0.05 * end, "")
-        sketch.draw(ax, (sketch.box, bars["start"], low, texts, bars["what"].map(lambda w: PARTS[w][1]), width, 0.8))
+        what = bars["tile"].astype(str).where(width > 0.05 * end, ""), bars["what"].map(lambda part: PARTS[part][1])
+        sketch.draw(ax, (sketch.box, bars["start"], low, *what, width, 0.8))
         last, used = df["end"].max(), df.groupby("block")["end"].max().mean()
         ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
         ax.set(xlabel="steps", title=f"{title}: {last} steps, {used / last:.0%} of them used")

@@ -16,8 +16,10 @@ def nm_spmm(lab: Lab) -> Iterable[Case]:
     for density in (0.5, 0.125):
         yield from lab.products(system.problem(300, 264, 520, density), own(system) | trials)
     yield from lab.products(system.problem(320, 256, 512, 0.25), own(system))  # whole tiles
-    few = {name: prepare for name, prepare in own(system).items() if name in (*family.RUNGS, "v1", "v3")}
-    yield from lab.products(system.problem(301, 140, 333, 0.25, vector=4), few)
+    yield from lab.products(
+        system.problem(301, 140, 333, 0.25, vector=4),
+        {name: prepare for name, prepare in own(system).items() if name in (*family.RUNGS, "v1", "v3")},
+    )
     for (dtype, name), m in product((("tf32", "tf32"), ("bfloat16", "bf16")), (304, 301)):
         yield from lab.products(system.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(system.prepare, name)})
 

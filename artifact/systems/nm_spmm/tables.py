@@ -79,8 +79,8 @@ def joined(measured: pd.DataFrame, stated: pd.DataFrame, *ceilings: pd.DataFrame
 
 def useful(df: pd.DataFrame) -> pd.DataFrame:
     """Return records with TFLOP/s of useful work, all of cuBLAS, and their sparsity in per cent and in words."""
-    flops = df["useful_flops"] / df["density"].where(df["variant"].str.startswith("cublas"), 1.0)
-    return worded(df[RECORD].assign(tflops=flops / df["median_us"] / 1e6))
+    done = df["density"].where(df["variant"].str.startswith("cublas"), 1.0)
+    return worded(df[RECORD].assign(tflops=df["useful_flops"] / done / df["median_us"] / 1e6))
 
 
 def worded(df: pd.DataFrame) -> pd.DataFrame:
@@ -193,8 +193,8 @@ def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     """
     rows, own = useful(df), spmm.published("fig8").query("library in @CLASSES")
     peaks = spmm.published("tables").query("quantity == 'peak_fp32'").set_index("of")["value"].astype(float)
-    best = own.loc[own.groupby(PLACE)["tflops"].idxmax(), ["gpu", "library", *PLACE, "tflops"]]
-    stated = worded(best[best["density"].isin(rows["density"])]).assign(
+    own = where(own, density=set(rows["density"]))
+    stated = worded(own.loc[own.groupby(PLACE)["tflops"].idxmax(), ["gpu", "library", *PLACE, "tflops"]]).assign(
         tflops=lambda at: at["tflops"] * at["density"],
         per_cent=lambda at: 100 * at["tflops"] / at["gpu"].map(peaks),
         line="theirs",
@@ -227,8 +227,11 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     Geometric means over the sparsities that both have: here, and as the authors published it for a GPU of theirs, with
     the best of split-K and with one pass.
     """
-    heads = {"here": by_size.rename(columns={"variant": "library"}), "theirs": stated}
-    heads["theirs, one pass"] = stated.assign(tflops=stated["tflops_one_pass"])
+    heads = {
+        "here": by_size.rename(columns={"variant": "library"}),
+        "theirs": stated,
+        "theirs, one pass": stated.assign(tflops=stated["tflops_one_pass"]),
+    }
     df = (
         pd.concat(heads, names=["head"])
         .reset_index("head")
@@ -449,8 +452,13 @@ def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     """Return the share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states."""
     tflops = counted.pivot(index="variant", columns="density", values="tflops")
     shown = tflops.loc[["auto", "v3", "nmsparse_vw32"], list(SPARSITIES)] / spmm.fma
-    said = model.peak_shares(spmm).pivot(index="variant", columns="density", values="stated").reindex_like(shown)
-    theirs = said.map(" (paper: {:.0%})".format, na_action="ignore").fillna("")
+    theirs = (
+        model.peak_shares(spmm)
+        .pivot(index="variant", columns="density", values="stated")
+        .reindex_like(shown)
+        .map(" (paper: {:.0%})".format, na_action="ignore")
+        .fillna("")
+    )
     return (shown.map("{:.0%}".format) + theirs).rename(columns=sparsity).reset_index()
 
 

@@ -110,8 +110,12 @@ class Chapter(Study):
         if eight or experiment == "decoding":
             ours = {v: partial(fp8.prepare, v, device=run.device) for v in fp8.VARIANTS} if eight else run.variants()
             every = ours | registry.contenders(fp8.BASELINES if eight else system.BASELINES, run.device)
-            made = in_eight(run)[experiment] if eight else problems(run, system.sweeps(run.preset)[experiment])
-            return of_the_willing(run, experiment, made, {v: every[v] for v in names})
+            return of_the_willing(
+                run,
+                experiment,
+                in_eight(run)[experiment] if eight else problems(run, system.sweeps(run.preset)[experiment]),
+                {v: every[v] for v in names},
+            )
         return measure(run, experiment, names, timer=one_by_one if experiment == "alone" else bench.time)
 
     def by_shape(self, experiment: str, column: str) -> pd.DataFrame:
@@ -428,11 +432,10 @@ def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         [(op.split("."), n) for op, n in jit.instruction_mix(jit.compile_cubin(kernel.source, *code)).items()]
         for code in rows[["entry", "target"]].itertuples(index=False)
     ]
-    found = {
-        name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes]
-        for name, parts in {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}.items()
-    }
-    return rows.assign(**found), [op for op in instructions(kernel) if re.match(r"(@!?P\d )?(HMMA|LDSM|LDGSTS)", op)]
+    kinds = {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}
+    return rows.assign(
+        **{name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes] for name, parts in kinds.items()}
+    ), [op for op in instructions(kernel) if re.match(r"(@!?P\d )?(HMMA|LDSM|LDGSTS)", op)]
 
 
 def published_excerpt(loop: list[str]) -> str:

@@ -114,9 +114,8 @@ def epilogue(tried: dict[str, float]) -> Facts:
 @part
 def pruned(post: Chapter) -> Facts:
     """How long pruning and compressing take."""
-    made = experiments.pruning(post.run)
-    sizes = made["m"].astype(str) + " × " + made["k"].astype(str)
-    return {"pruned": made[["median_us", "gbps"]].rename(columns={"median_us": "us"}).set_axis(sizes)}
+    made = experiments.pruning(post.run).assign(size=lambda df: df["m"].astype(str) + " × " + df["k"].astype(str))
+    return {"pruned": made.set_index("size")[["median_us", "gbps"]].rename(columns={"median_us": "us"})}
 
 
 @part
@@ -447,7 +446,6 @@ def any_size(post: Chapter) -> Facts:
     rate, halves = post.by_shape("ragged", "tflops"), (post["float16"], where(post["square"], m=4096))
     over, near = rate["auto"] / rate["cublaslt"], [key for key in rate.index if max(abs(s - 4096) for s in key) < 64]
     lost = 1 - rate.loc[near].div(rate.loc[near[:1]].iloc[0] if near else 1).drop(WHOLE, errors="ignore")
-    off = lost.groupby(["odd" if n % 8 else "aligned" for _, n, _ in lost.index]).mean()
     (fp, fine), (bf, coarse) = (
         (ratio(df, "auto", "cusparselt").item(), by(df, "auto", "rel_err").item()) for df in halves
     )
@@ -456,7 +454,8 @@ def any_size(post: Chapter) -> Facts:
     last = max(cost.index, key=lambda key: key[0] * key[2])
     return {
         "ragged": {"dense": _by_shape(over)},
-        "off": off.to_dict("index") | {"dense": over[near].drop(WHOLE, errors="ignore").min()},
+        "off": lost.groupby(["odd" if n % 8 else "aligned" for _, n, _ in lost.index]).mean().to_dict("index")
+        | {"dense": over[near].drop(WHOLE, errors="ignore").min()},
         "fp16": {"best": fp, "bfloat16": bf, "error": coarse / fine},
         "error": _worst(every[~every["variant"].str.startswith(registry.PREFIXES)]) | {"rounding": ROUNDING},
         "prepare": {"at": shape(last), **cost.loc[last]},
@@ -630,8 +629,7 @@ def linear(post: Chapter) -> Facts:
 def _layers(us: pd.DataFrame, ours: str, dense: str = "") -> dict[str, Any]:
     """Ours over cuSPARSELt's best and over dense: many tokens, from the work of 4096³ on, and few; us by shape."""
     few = us.index.get_level_values("n") <= FEW_TOKENS
-    over = {name: us[v] / us[ours] for name, v in (("lib", "cusparselt"), ("dense", dense)) if v}
     return {
-        part: {name: _told(ratio[at]) for name, ratio in over.items()}
+        part: {name: _told((us[v] / us[ours])[at]) for name, v in (("lib", "cusparselt"), ("dense", dense)) if v}
         for part, at in (("many", ~few), ("large", _large(us[ours])), ("few", few))
     }

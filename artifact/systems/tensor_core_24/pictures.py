@@ -12,7 +12,7 @@ from kernels.formats import half, two_four
 
 #: How words are written.
 PLAIN: dict[str, Any] = {"fontsize": 8}
-RIGHT, LEFT = ({"ha": side} for side in ("right", "left"))
+RIGHT, LEFT = {"ha": "right"}, {"ha": "left"}
 COLOURS = np.array(ROWS)
 WORD = 1.9  #: how wide a word of metadata is drawn
 

@@ -44,14 +44,13 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
 
     What each was, on which kernel, what was expected, and by what factor time or clocks became less, by size.
     """
-    said = pd.DataFrame(registry.toml(registry.FOLDER / SYSTEM / "tried.toml")[part]).T
     return (
         post.tried(part)
         .assign(at=lambda df: [f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples()])
         .replace({"unit": {"us": "in time", "kiloclocks": "in clocks"}})
         .groupby("trial", sort=False)
         .agg(on=("beside", "first"), came=("at", text.listed), unit=("unit", "first"))
-        .join(said)
+        .join(pd.DataFrame(registry.toml(registry.FOLDER / SYSTEM / "tried.toml")[part]).T)
         .assign(came=lambda df: [f"{r.came} {r.unit}; {r.became}" for r in df.itertuples()])
         .drop(columns="unit")
     )
@@ -134,10 +133,12 @@ def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
     step: in words, decode has as many sequences as tokens.
     """
     df = apart.read(path)
-    said = {"prefill": "prefill, {:,} tokens", "decode": "decode, {:,} sequence{}"}
     return df.assign(
         speedup=df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"] / df["ms"],
-        step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()],
+        step=[
+            f"{r.phase}, {r.tokens:,} {'tokens' if r.phase == 'prefill' else 'sequence' + 's' * (r.tokens > 1)}"
+            for r in df.itertuples()
+        ],
     )
 
 
@@ -188,8 +189,7 @@ def per_cent(post: Chapter) -> pd.DataFrame:
 def _share(df: pd.DataFrame, of: str, *but: str) -> pd.DataFrame:
     """Return the throughput of every contender but these, in per cent of that of one of them, by size."""
     us = pivot(df, "median_us")
-    share = 100 * us[[of]].to_numpy() / us.drop(columns=[of, *but])
-    return _long(share, "per_cent").assign(source="measured")
+    return _long(100 * us[[of]].to_numpy() / us.drop(columns=[of, *but]), "per_cent").assign(source="measured")
 
 
 def _long(df: pd.DataFrame, value: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from judging import ALL, SPEEDUP, evidence, frames, rule
 
 from artifact import paths
 from artifact.measure import records
-from artifact.verdicts import load, uncertainty
+from artifact.verdicts import judge, load, uncertainty
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
 
 CLAIM = load.claims()[0]
@@ -97,3 +97,18 @@ def test_another_run_is_the_second_one_or_has_its_scatter(tmp_path):
     ratios = [run["median_us"].to_numpy() / once["median_us"].to_numpy() for run in runs]
     assert all(0 < np.abs(np.log(ratio)).max() < 0.5 for ratio in ratios)
     assert np.allclose(runs[0]["tflops"] * runs[0]["median_us"], once["tflops"] * once["median_us"])
+
+
+def test_what_is_shipped_is_what_is_made(tmp_path, monkeypatch):
+    """Of claims of each kind: with a second run, with the scatter of others, and of what is read once."""
+    folder = paths.RECORDED / paths.HOME
+    shipped = pd.read_csv(folder / judge.STABILITY, dtype=str)
+    few = shipped.groupby(["runs", "resamples"]).head(1)
+    made, draws = uncertainty.stability(folder, set(few["claim"]))
+    uncertainty.write(tmp_path / "made.csv", made)
+    assert pd.read_csv(tmp_path / "made.csv", dtype=str).equals(few.reset_index(drop=True))
+    monkeypatch.setattr(uncertainty, "RESAMPLES", 20)
+    judged = {paths.HOME: judge.kept(load.claims(), folder)}
+    table = uncertainty.tally(judged, {paths.HOME: draws}).set_index("verdict")
+    assert table["count"].to_dict() == judge.counts(judge.deciding(judged))
+    assert ((table["low"] <= table["count"]) & (table["count"] <= table["high"])).all()

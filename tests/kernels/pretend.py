@@ -82,8 +82,8 @@ class Strict(Cupy):
         raise AssertionError(f"cupy.{name} would be compiled")
 
 
-def as_array(made):
-    """An array, a tuple or a format on the GPU; arrays begin at multiples of 512 bytes, as CuPy's do."""
+def as_array(made, by: int = 0):
+    """An array, a tuple or a format on the GPU; arrays begin at multiples of 512 bytes, or `by` behind."""
     if is_dataclass(made):
         return replace(made, **{f.name: as_array(getattr(made, f.name)) for f in fields(made)})
     if isinstance(made, tuple):
@@ -91,8 +91,8 @@ def as_array(made):
     if not isinstance(made, np.ndarray) or isinstance(made, Array) or not made.size:
         return made.view(Array) if isinstance(made, np.ndarray) else made
     order = "F" if made.flags.f_contiguous and not made.flags.c_contiguous else "C"
-    memory = np.empty(made.nbytes + 512, np.uint8)
-    begin = -memory.ctypes.data % 512
+    memory = np.empty(made.nbytes + 512 + by, np.uint8)
+    begin = -memory.ctypes.data % 512 + by
     placed = memory[begin : begin + made.nbytes].view(made.dtype).reshape(made.shape, order=order)
     placed[...] = made
     return placed.view(Array)

@@ -8,8 +8,9 @@ import pytest
 import racing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pretend import as_array
 from refused import says
-from there import arguments, moved, problem_of
+from there import arguments, problem_of
 
 from kernels.formats import two_four
 from kernels.formats.half import Half
@@ -90,7 +91,7 @@ def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, da
     n, by = data.draw(st.sampled_from([256, 264, 260, 258, 257])), data.draw(st.sampled_from([0, 8, 4, 2]))
     asked = data.draw(st.sets(st.sampled_from(["alpha", "beta", "bias"])))
     p = problem_of(Wgmma(), m, n, k, by=(0, by, 0))
-    c, bias = Half("bfloat16", moved(np.ones((m, n), np.uint16))), moved(np.ones(m, np.float32))
+    c, bias = Half("bfloat16", as_array(np.ones((m, n), np.uint16))), as_array(np.ones(m, np.float32))
     more = {"alpha": 2.0, "beta": 3.0, "bias": bias}
     bound, ops = mma_sp.prepare("x", p, device, config, c=c, **{name: more[name] for name in asked}), p.device()
     ((kernel, launch, given_),) = bound.named

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pretend import as_array
 from refused import says
-from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, moved, problem_of
+from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, problem_of
 
 from kernels import jit
 from kernels import tensor_core_24 as system
@@ -59,7 +59,7 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
     if not config.takes(m, n, k, SMS, MOST, orders):
         says([], lambda: prepare(config, p, h200))
         return
-    bias = data.draw(st.sampled_from([None, moved(np.ones(m, np.float32))]), "bias") if config.kind.adds else None
+    bias = data.draw(st.sampled_from([None, as_array(np.ones(m, np.float32))]), "bias") if config.kind.adds else None
     bound, ops = prepare(config, p, h200, **({} if bias is None else {"bias": bias})), p.device()
     before, (kernel, how, given_), after = steps_of(bound)
     of, there = arguments(kernel.split(" @")[0], given_), arrays(*bound.keep, ops.b.bits, ops.c.bits)
@@ -130,8 +130,8 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
 def test_alpha_beta_c_a_bias_and_an_activation_reach_the_kernel_or_are_refused(h200, config):
     orders = config.kind.orders[0]
     p = problem_of(config, 1408, 3071, 256, orders)
-    c = Half("bfloat16", moved(np.ones((1408, 3071), np.uint16, order=orders[1])))
-    more = {"beta": -2.0, "c": c, "bias": moved(np.ones(1408, np.float32)), "activation": "gelu"}
+    c = Half("bfloat16", as_array(np.ones((1408, 3071), np.uint16, order=orders[1])))
+    more = {"beta": -2.0, "c": c, "bias": as_array(np.ones(1408, np.float32)), "activation": "gelu"}
     config = replace(config, copied=False)
     if not config.kind.adds:
         for name in ("beta", "bias", "activation"):
@@ -157,7 +157,7 @@ def test_what_does_not_go_with_the_product_is_one_sentence(h200):
     out = p.device().c
 
     def c(shape, dtype="bfloat16") -> Half:
-        return Half(dtype, moved(np.zeros(shape, np.uint16)))
+        return Half(dtype, as_array(np.zeros(shape, np.uint16)))
 
     for extra, words in (
         ({"beta": 1.0}, ["beta = 1.0"]),
@@ -165,9 +165,9 @@ def test_what_does_not_go_with_the_product_is_one_sentence(h200):
         ({"beta": 1.0, "c": c((64, 72), "float16")}, ["bfloat16", "float16"]),
         ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, ["strides"]),
         ({"beta": 1.0, "c": out}, ["copy it"]),
-        ({"bias": moved(np.zeros(72, np.float32))}, ["(64,)", "(72,)"]),
-        ({"bias": moved(np.zeros(64, np.float64))}, ["float64"]),
-        ({"bias": moved(np.zeros(128, np.float32))[::2]}, ["contiguous"]),
+        ({"bias": as_array(np.zeros(72, np.float32))}, ["(64,)", "(72,)"]),
+        ({"bias": as_array(np.zeros(64, np.float64))}, ["float64"]),
+        ({"bias": as_array(np.zeros(128, np.float32))[::2]}, ["contiguous"]),
         ({"activation": "tanh"}, ["'tanh'", "gelu"]),
     ):
         for name in ("wgmma_keep", "mma_sp") if "activation" not in extra else ("wgmma_keep",):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import racing
+from pretend import as_array
 from refused import says
-from there import moved
 
 from kernels.formats import two_four
 from kernels.formats.half import DTYPES
@@ -38,7 +38,7 @@ def test_what_makes_no_problem_is_one_sentence():
 @pytest.mark.parametrize(("m", "k"), SHAPES)
 def test_prepare_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m, k):
     device, host = pretended(racing.H200), operands.host_dense(m, k, 0, "bfloat16")
-    there = moved(host)
+    there = as_array(host)
     monkeypatch.setattr(pruning, "device_dense", lambda *_: there)
     bound = pruning.prepare(pruning.problem(m, k), device)
     ((kernel, launch, arguments),) = bound.named

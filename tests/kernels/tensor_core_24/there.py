@@ -30,26 +30,17 @@ FP8 = every(family.FP8_RUNGS, family.FP8_FAMILY, family.FP8_NARROW_FAMILY)
 KINDS = {c.name: c for c in (*WGMMA[::-1], *FP8[::-1])}
 
 
-def moved(x: np.ndarray, by: int = 0):
-    """The same as an array of the pretended GPU, so many bytes beyond a multiple of 512."""
-    order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    memory = as_array(np.zeros(x.nbytes + 512, np.uint8))
-    placed = memory[by : by + x.nbytes].view(x.dtype).reshape(x.shape, order=order)
-    placed[...] = x
-    return placed
-
-
 def problem_of(config: Tile, m: int, n: int, k: int, orders: str = "CC", by: tuple = (0, 0, 0), **more):
     """A problem that a configuration multiplies, its operands on the pretended GPU: A's values, B and C lie `by` bytes
     beyond multiples of 512."""
     eight = isinstance(config, Fp8)
     p = (fp8 if eight else operands).problem(m, n, k, orders=orders, **more)
     a, b, out = p.host().a, p.host().b, more.get("out", "bfloat16" if eight else p.host().b.dtype)
-    a = replace(a, **{name: moved(x, by[0] * (name == "val")) for name, x in a.arrays.items()})
+    a = replace(a, **{name: as_array(x, by[0] * (name == "val")) for name, x in a.arrays.items()})
     b = replace(b, bits=np.asarray(b.bits, order="F" if eight else orders[0]))
-    b = replace(b, **{name: moved(x, by[1] * (name == "bits")) for name, x in b.arrays.items()})
-    bits = moved(np.zeros((m, n), np.uint8 if out == "e4m3" else np.uint16, order=orders[1]), by[2])
-    c = Eight(out, bits, moved(np.ones((1, 1), np.float32))) if out == "e4m3" else Half(out, bits)
+    b = replace(b, **{name: as_array(x, by[1] * (name == "bits")) for name, x in b.arrays.items()})
+    bits = as_array(np.zeros((m, n), np.uint8 if out == "e4m3" else np.uint16, order=orders[1]), by[2])
+    c = Eight(out, bits, as_array(np.ones((1, 1), np.float32))) if out == "e4m3" else Half(out, bits)
     return replace(p, make_device=lambda: Operands(a, b, c), _device=None)
 
 

@@ -130,7 +130,7 @@ def device():
     return opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def hopper(device):
     """The same where it has the copy engine, clusters and wgmma."""
     if jit.arch_of(device) != "sm_90a":

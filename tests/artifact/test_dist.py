@@ -206,14 +206,12 @@ def test_everything_for_a_bare_node(tmp_path, index):
 def test_what_the_node_has_stays_there(tmp_path, index):
     # What only a package of the node needs (back) is the node's business too.
     wheels, left_out = fetch(tmp_path / "w", "middle==3.1\ntorch==2.11+cu130\n-e here\na @ file:///x\n")
-    assert wheels == {"front", "extras", "wing"}
-    assert left_out == "middle==3.1\n"
+    assert wheels == {"front", "extras", "wing"} and left_out == "middle==3.1\n"
 
 
 def test_what_is_too_old_on_the_node_travels(tmp_path, index):
     wheels, left_out = fetch(tmp_path / "w", "Middle==1.9\nback==0.1\n")
-    assert wheels == {"front", "middle", "extras", "wing"}
-    assert left_out == "back==0.1\n"
+    assert wheels == {"front", "middle", "extras", "wing"} and left_out == "back==0.1\n"
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,7 @@ def library(libraries):
 def test_the_transpose_is_csr_without_surplus_rows(k, keep, group, real, vector):
     b = nm.random(k, 10, keep, group, vector, 3)
     made = csr.validate(cusparse.transposed_csr(b))
-    assert (made.m, made.k, made.nnz) == (10, k, 10 * real)
-    assert (csr.to_dense(made) == nm.to_dense(b).T).all()
+    assert (made.m, made.k, made.nnz) == (10, k, 10 * real) and (csr.to_dense(made) == nm.to_dense(b).T).all()
     ascending = np.diff(made.col_idx.reshape(10, real), axis=1) > 0
     assert ascending.all(), "no column twice, so that no algorithm meets repeated ones"
 
@@ -109,8 +108,7 @@ def test_blocked_ell_pads_every_row_of_blocks_to_the_longest(shape, dtype):
         assert (columns[row, :length] == a.col_idx[first : first + length]).all()
         assert (columns[row, length:] == -1).all()
         cells = values[16 * row : 16 * row + 16].reshape(16, -1, 16).transpose(1, 0, 2)
-        assert (cells[:length] == a.val[first : first + length]).all()
-        assert not cells[length:].any()
+        assert (cells[:length] == a.val[first : first + length]).all() and not cells[length:].any()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "tf32"])

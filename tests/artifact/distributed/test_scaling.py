@@ -64,8 +64,7 @@ def test_a_contender_is_checked_timed_and_described(ranks, case):
     assert (row["case"], row["gpus"], row["n"], row["gpu"]) == (case.name, ranks, 16, "NVIDIA Pretence")
     assert 0 < row["q25_ms"] <= row["median_ms"] <= row["q75_ms"] and row["multiplication_ms"] > 0
     assert row["error"] <= scaling.LIMITS[case.dtype] and row["imbalance"] >= 1 and row["nnz"] > 0
-    assert row["sent_bytes"] == row["least_bytes"] <= row["gathered_bytes"]
-    assert (row["sent_bytes"] > 0) == (ranks > 1)
+    assert row["sent_bytes"] == row["least_bytes"] <= row["gathered_bytes"] and (row["sent_bytes"] > 0) == (ranks > 1)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,7 @@ def test_records_without_a_race(tmp_path, monkeypatch):
 def test_the_figure_in_the_readme_stands_alone_and_is_that_of_the_shipped_records(tmp_path, capsys):
     """Its words too, with the counts of verdicts: a claim that changes is a figure that is drawn again."""
     target = tmp_path / "figure" / "readme.svg"
-    assert headline.main(["readme", "--output", str(target)]) == 0
-    assert capsys.readouterr().out.strip() == str(target)
+    assert headline.main(["readme", "--output", str(target)]) == 0 and capsys.readouterr().out.strip() == str(target)
     assert [p.name for p in target.parent.iterdir()] == ["readme.svg"], "nothing half-written stays"
     text, (here, shipped) = target.read_text(encoding="utf-8"), (on(path) for path in (target, headline.README_FIGURE))
     assert here.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"

@@ -67,8 +67,7 @@ def test_durations_of_all_records(tmp_path):
 
 def test_a_single_stamp_tells_no_minutes(tmp_path):
     folder = synthetic.folder(tmp_path) / "casper_sparse"
-    assert durations.of_record(folder / "wide.csv") is None
-    assert durations.of_record(folder / "narrow.csv") is None
+    assert durations.of_record(folder / "wide.csv") is None and durations.of_record(folder / "narrow.csv") is None
     df = records.read(folder / "wide.csv")
     df.loc[df.index[-1], "when"] = "2026-01-02T03:05:05+00:00"
     records.write(folder / "again" / "wide.csv", df)
@@ -111,8 +110,7 @@ def shipped(tmp_path) -> Path:
 def test_a_row_for_each_system_with_a_second_run(shipped):
     (row,) = durations.runs(shipped).itertuples(index=False)
     assert (row.gpu, row.room, row.experiments) == ("nvidia-h200", "tensor_core_24", ["llm"])
-    assert (row.measurements, row.of, row.same_code) == (35, 35, True)
-    assert row.between == pd.Timedelta(hours=30)
+    assert (row.measurements, row.of, row.same_code) == (35, 35, True) and row.between == pd.Timedelta(hours=30)
     assert [row.median, row.most_of_ten, row.most] == pytest.approx([0.03] * 3)
 
 
@@ -120,8 +118,7 @@ def test_only_what_both_have_is_compared(shipped):
     first = records.read(shipped / HERE / "llm.csv")
     second = first[first["variant"] == "auto"].assign(median_us=first["median_us"] * 0.9)
     off = durations.apart(first, second)
-    assert len(off) == len(second) < len(first)
-    assert list(off) == pytest.approx([0.1] * len(off))
+    assert len(off) == len(second) < len(first) and list(off) == pytest.approx([0.1] * len(off))
 
 
 @pytest.mark.parametrize("changed", ["sources", "driver"])

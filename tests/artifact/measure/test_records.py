@@ -493,8 +493,7 @@ def times(**by_variant) -> pd.DataFrame:
 def test_the_best_baseline_is_chosen_at_each_point():
     df = records.best_of(times(warp_per_row=[10, 10], cusparse_alg1=[5, 9], cusparse_alg2=[6, 3]))
     best = df[df.variant == "cusparse_best"]
-    assert best.median_us.tolist() == [5, 3]
-    assert best.best_of.tolist() == ["cusparse_alg1", "cusparse_alg2"]
+    assert best.median_us.tolist() == [5, 3] and best.best_of.tolist() == ["cusparse_alg1", "cusparse_alg2"]
     assert len(records.best_of(df)) == len(df)  # a second call changes nothing
     # Begins with, not contains: ours is no library's, however it is called.
     ours = records.best_of(times(beats_cusparse=[1, 1], cusparse_alg1=[5, 9]))
@@ -505,8 +504,7 @@ def test_the_best_baseline_is_chosen_at_each_point():
 def test_speedup_is_baseline_over_variant_at_common_points():
     df = times(warp_per_row=[10, 10, 10], cusparse_alg1=[5, None, 20])
     s = records.speedup(df, "warp_per_row", "cusparse_alg1")
-    assert s.tolist() == [0.5, 2.0]
-    assert s.index.get_level_values("n").tolist() == [512, 1536]
+    assert s.tolist() == [0.5, 2.0] and s.index.get_level_values("n").tolist() == [512, 1536]
     refused("no variant 'fast'", records.speedup, df, "fast", "cusparse_alg1")
     refused("any common point", records.speedup, times(a=[1, None], b=[None, 1]), "a", "b")
 

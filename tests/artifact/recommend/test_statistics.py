@@ -16,8 +16,7 @@ def test_a_small_matrix_counted_by_hand():
     dense = np.zeros((20, 10), np.float32)
     dense[0, [0, 5]] = dense[1, [0, 9]] = dense[9, 5] = dense[17, 5] = 1
     s = statistics.of(csr.from_scipy(scipy.sparse.csr_array(dense)))
-    assert (s.m, s.k, s.nnz, s.row_most, s.empty_rows) == (20, 10, 6, 2, 16)
-    assert s.row_mean == 0.3 and s.density == 0.03
+    assert (s.m, s.k, s.nnz, s.row_most, s.empty_rows) == (20, 10, 6, 2, 16) and s.row_mean == 0.3 and s.density == 0.03
     assert s.row_variation == pytest.approx(np.sqrt(0.5 - 0.09) / 0.3)
     assert s.bandwidth == 8, "row 1 is at column 0.5, its entry at 9"
     assert s.windows_8 == 6 / 5, "rows 0 to 7 have columns 0, 5 and 9, then two windows 5"
@@ -49,8 +48,7 @@ def test_one_non_zero_is_as_far_away_on_average_as_it_is(k):
 def test_matrices_without_non_zeros():
     for m, k in ((0, 0), (3, 0), (0, 4), (5, 7)):
         s = statistics.of(csr.Csr(m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)))
-        assert all(np.isfinite(x) for x in vars(s).values()) and s.nnz == s.density == 0
-        assert s.empty_rows == m
+        assert all(np.isfinite(x) for x in vars(s).values()) and s.nnz == s.density == 0 and s.empty_rows == m
 
 
 def test_reordering_brings_a_band_back_and_leaves_what_is_not_square():
@@ -58,8 +56,7 @@ def test_reordering_brings_a_band_back_and_leaves_what_is_not_square():
     band = scipy.sparse.diags_array([1.0, 1, 1], offsets=[-1, 0, 1], shape=(n, n), format="csr")
     mixed = np.random.default_rng(1).permutation(n)
     a = csr.from_scipy(band[mixed][:, mixed])
-    assert statistics.of(a).bandwidth > 100
-    assert statistics.of(statistics.ordered(a, statistics.RCM)).bandwidth <= 2
+    assert statistics.of(a).bandwidth > 100 and statistics.of(statistics.ordered(a, statistics.RCM)).bandwidth <= 2
     assert statistics.ordered(a, statistics.GIVEN) is a
     wide = csr.from_scipy(scipy.sparse.random(5, 9, 0.5, "csr"))
     assert statistics.ordered(wide, statistics.RCM) is wide
@@ -79,8 +76,7 @@ def test_written_and_read_again(tmp_path, monkeypatch, capsys):
     assert vars(found["small", "given"]) == pytest.approx(vars(whole), rel=1e-5)
     assert "--room any" in (system / registry.STATISTICS).read_text().splitlines()[1]
     monkeypatch.delenv(matrices.VARIABLE)
-    assert statistics.main(["--room", "any"]) == 2
-    assert "is not set" in capsys.readouterr().err
+    assert statistics.main(["--room", "any"]) == 2 and "is not set" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("system", SHIPPED)

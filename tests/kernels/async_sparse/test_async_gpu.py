@@ -27,13 +27,6 @@ OF_BLOCKS = (*RUNGS, "unit_ring", "blocks_mma")
 BLOCKS = (16, 32, 64, 128, (128, 32), (64, 128), (16, 128))
 
 
-@pytest.fixture(scope="module")
-def hopper(device):
-    if jit.arch_of(device) not in family.TARGETS:
-        pytest.skip("this GPU has no wgmma")
-    return device
-
-
 def usable(name: str, device):
     """Skip where a kernel is not for the GPU."""
     if jit.arch_of(device) not in system.VARIANTS[name].targets:

@@ -38,8 +38,7 @@ def check_places(found: np.ndarray, chip: list[list[int]]) -> None:
     numbers = sorted(sum(chip, []))
     assert found.dtype == np.int32 and len(found) == numbers[-1] + 1
     assert np.flatnonzero(found >= 0).tolist() == numbers and set(found[found < 0]) <= {-1}
-    assert sorted(found[numbers]) == [*range(len(numbers))]
-    assert all(np.ptp(found[gpc]) == len(gpc) - 1 for gpc in chip)
+    assert sorted(found[numbers]) == [*range(len(numbers))] and all(np.ptp(found[gpc]) == len(gpc) - 1 for gpc in chip)
 
 
 @given(chip=chips(), seed=st.integers(0, 2**32 - 1))

@@ -114,8 +114,7 @@ def test_a_last_wave_that_is_cut_counts_half(count, waves):
     config = system.RUNGS["wgmma_last_wave"][0]
 
     def predicted(kernel: str, of: int) -> float:
-        shape = config.m, config.n * of, 8192
-        return replace(config, kernel=kernel).predict(*shape, SMS)
+        return replace(config, kernel=kernel).predict(config.m, config.n * of, 8192, SMS)
 
     one, two = predicted("lean", SMS), predicted("lean", 2 * SMS)
     assert one < two
@@ -218,8 +217,7 @@ def test_the_kernel_that_adds_instead_takes_the_same_tile(config):
     """Nobody is told afterwards that the tile of the choice is none."""
     assert family.complete(config, set()) is config
     instead = family.complete(config, {"bias"})
-    assert instead.kernel in family.COMPLETE
-    assert (instead is config) == (config.kernel in family.COMPLETE)
+    assert instead.kernel in family.COMPLETE and (instead is config) == (config.kernel in family.COMPLETE)
     assert instead.n == config.n and (instead.m == config.m or config.kernel == "refilling")
     instead.check(8192, 8200 if config.copied else 8192, 8192, SMS, MOST)
 

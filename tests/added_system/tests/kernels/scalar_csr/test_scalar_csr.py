@@ -10,8 +10,7 @@ from kernels.formats import csr
 def test_a_problem_is_what_it_says():
     problem = scalar_csr.problem(m=6, n=4, k=10, density=0.3, seed=1)
     a = csr.validate(problem.host().a)
-    assert a.nnz == problem.nnz == 18 and (np.diff(a.row_ptr) == 3).all()
-    assert (csr.to_dense(a) != 0).sum() == 18
+    assert a.nnz == problem.nnz == 18 and (np.diff(a.row_ptr) == 3).all() and (csr.to_dense(a) != 0).sum() == 18
 
 
 @pytest.mark.parametrize("entry", ["scalar<1>", "scalar<4>"])

@@ -51,8 +51,7 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
     """Make a function of the parsed options the `main` of `python -m MODULE`.
 
     That takes a list of words, by default those of the process, and returns the exit code: the function's, or 2 where
-    it raises OSError, ValueError or NoGpu, whose sentence is said. Where Python runs the module itself, this runs it
-    and ends the process: the function stands last in its module.
+    it raises OSError, ValueError or NoGpu, whose sentence is said.
     """
 
     def made(work: Callable[[Options], int | None]) -> Callable[..., int]:
@@ -63,8 +62,6 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
             except (OSError, ValueError, NoGpu) as error:
                 return failed(error)
 
-        if work.__module__ == "__main__":
-            sys.exit(main())
         return main
 
     return made

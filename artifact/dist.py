@@ -102,3 +102,7 @@ def main(options: command.Options) -> None:
     """Make the release and say what it is."""
     for what, said in release(options.book, options.target).items():
         print(f"{what:<11} {said}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -182,3 +182,7 @@ def main(o: command.Options) -> None:
     """Fill a folder with wheels."""
     command.as_interrupt()
     fetch(o.folder, o.python, o.glibc, o.extras, o.has)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

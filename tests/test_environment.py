@@ -164,7 +164,7 @@ def test_imports_are_declared_and_what_needs_a_gpu_is_imported_where_it_is_used(
         for module in imports(path) - sys.stdlib_module_names - ours:
             assert {*owners.get(module, ()), GPU_MODULES.get(module)} & known, f"{path}: {module} is not declared"
         package = re.escape(".".join(path.relative_to(ROOT).parent.parts))
-        script = any(run in path.read_text() for run in ('__name__ == "__main__"', "@command.program("))
+        script = '__name__ == "__main__"' in path.read_text()
         if not script or re.search(rf"^from {package}(\.| import .*\b){path.stem}\b", everything, re.MULTILINE):
             assert not imports(path, top=True) & (GPU_MODULES.keys() | {"pynvml"}), f"{path} imports it at the top"
 

@@ -119,3 +119,7 @@ def main(_: command.Options) -> None:
         path = paths.RECORDED / gpu / system / FILE
         records.write_text(path, to_csv(of(system, gpu)))
         print(path.relative_to(paths.ROOT))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

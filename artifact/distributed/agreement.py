@@ -70,3 +70,7 @@ def main(given: command.Options) -> None:
     table["median_us"] = table["median_us"].map(lambda us: float(f"{us:.6g}"))
     records.write_text(given.out, table.to_csv(index=False, lineterminator="\n"))
     print(compared(table, given.shipped).round(3).to_string(index=False))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -101,3 +101,7 @@ def main(given: command.Options) -> int:
     for why in failed:
         command.failed(why)
     return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

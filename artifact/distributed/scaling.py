@@ -515,3 +515,7 @@ def main(given: command.Options) -> None:
             if comm.rank == 0:
                 records.write_machine(given.out.parent, device.describe(here.device))
                 write(given.out, df)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -49,3 +49,7 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
 def main(options: command.Options) -> None:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
     print(readme(records.resolve(options.gpu, options.records), options.output))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -118,3 +118,7 @@ def main(o: command.Options) -> None:
     df = measure(gpus.require().open(), o.only, o.budget)
     if o.out:
         df.to_csv(o.out, index=False)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

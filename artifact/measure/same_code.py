@@ -102,3 +102,7 @@ def main(given: command.Options) -> int:
     found = of_records(given.folders or [path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))])
     print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
     return int(any(compared["differ"] for compared in found.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

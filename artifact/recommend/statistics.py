@@ -123,3 +123,7 @@ def write(system: str) -> Path:
 def main(options: command.Options) -> None:
     """Write a system's statistics."""
     print(write(options.room))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

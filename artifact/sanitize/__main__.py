@@ -317,3 +317,7 @@ def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / 
         for name in dict.fromkeys(_GLOBAL.findall(path.read_text(encoding="utf-8")))
         if name not in ran and not path.is_relative_to(root / "ceilings")  # which measure, and compute nothing
     ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

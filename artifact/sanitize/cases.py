@@ -505,3 +505,7 @@ def main(given: command.Options) -> None:
 
         run(find()[given.room](Lab(gpu.open_device(0), given.tool)), loaded, given.only, write)
         write({"end": True})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

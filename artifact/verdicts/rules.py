@@ -110,3 +110,7 @@ def main(_: command.Options) -> None:
     table = pd.concat([told, pd.DataFrame(new, columns=told.columns)]).fillna("").reset_index(drop=True)
     records.write_text(FILE, judged(table, claims).to_csv(index=False))
     print(f"{FILE}: {len(new)} new of {len(table)} lines.")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -249,3 +249,7 @@ def main(_: command.Options) -> None:
         write(paths.RECORDED / gpu / judge.STABILITY, table)
     write(paths.RECORDED / TALLY, tally(judged, {gpu: draws for gpu, (_, draws) in made.items()}))
     write(paths.RECORDED / SCALED, scaled(judged))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

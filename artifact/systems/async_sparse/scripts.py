@@ -398,3 +398,7 @@ def main(asked: command.Options) -> None:
         found.append(row)
     apart.write(path, __file__, device, columns.split(), found)
     print(report(apart.read(path)).to_string())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -76,3 +76,7 @@ def main(options: command.Options) -> None:
     run = begin(options.records, options.preset)
     print(f"cuSPARSELt {run.machine['cusparselt']}, into {run.folder.name}", flush=True)
     measure(run)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

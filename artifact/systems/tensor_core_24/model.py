@@ -334,3 +334,7 @@ def main(told: command.Options) -> None:
             torch._dynamo.reset()
             apart.free()
             cupy.get_default_memory_pool().free_all_blocks()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

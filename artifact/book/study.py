@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import ceilings, records
-from artifact.measure import run as harness
+from artifact.measure import ceilings, records, run as harness
 from artifact.profiling import ncu
 from artifact.verdicts import judge, load
 

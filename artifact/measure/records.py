@@ -39,8 +39,7 @@ import pandera.pandas as pa
 from artifact import registry
 from artifact.measure import files, verification
 from artifact.measure.device import slug
-from artifact.measure.files import read_json, write_json
-from artifact.measure.files import write_text as write_text
+from artifact.measure.files import read_json, write_json, write_text as write_text
 from kernels.contract import require
 
 #: Texts that reach pages; a GPU has no others.

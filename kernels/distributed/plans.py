@@ -41,8 +41,7 @@ from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..lazy import torch
 from ..library import operands
-from . import comm as talk
-from . import partition
+from . import comm as talk, partition
 from .backend import Gpu, Streams, Times
 
 LAYOUTS = ("distributed", "replicated")

@@ -9,8 +9,7 @@ import importlib
 from typing import Any
 
 from . import arrays
-from .arrays import Arrays
-from .arrays import to_device as to_device
+from .arrays import Arrays, to_device as to_device
 from .half import Dense
 
 

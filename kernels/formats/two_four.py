@@ -57,8 +57,7 @@ import numpy as np
 from .. import jit
 from ..contract import require, require_seed, require_whole
 from ..lazy import cupy
-from . import compress as on_gpu
-from . import half, layout
+from . import compress as on_gpu, half, layout
 from .arrays import Arrays, array_module, checked, require_arrays, require_known, require_none, to_device, to_host  # noqa: F401 (for callers)
 from .csr import INT32_MAX
 

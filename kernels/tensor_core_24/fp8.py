@@ -7,8 +7,7 @@ from ..contract import Kernel, PreparedKernel, Problem, require
 from . import launch
 from .family import FP8_RUNGS, Fp8
 from .launch import prepare_config
-from .operands import EIGHT, SYSTEM
-from .operands import problem_eight as problem
+from .operands import EIGHT, SYSTEM, problem_eight as problem
 from .tiles import HERE, TARGETS, require_gpu
 
 __all__ = ["BASELINES", "VARIANTS", "prepare", "prepare_config", "problem"]

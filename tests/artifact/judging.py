@@ -9,9 +9,7 @@ import synthetic
 
 from artifact import registry
 from artifact.measure import records
-from artifact.verdicts import evidence as evidence_
-from artifact.verdicts import judge, measures
-from artifact.verdicts import load as load_
+from artifact.verdicts import evidence as evidence_, judge, load as load_, measures
 
 ALL = ("wide", "square", "tall")
 #: A claims.toml of one claim.

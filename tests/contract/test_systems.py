@@ -11,8 +11,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from compiled import Reports, cubins
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from products import launched
 from racing import A100
 from refused import says

@@ -8,8 +8,7 @@ import pytest
 import racing
 from pretend import as_array, there
 
-from artifact.sanitize import __main__ as sanitize
-from artifact.sanitize import cases
+from artifact.sanitize import __main__ as sanitize, cases
 from artifact.systems.async_sparse import sanitize as of_blocks
 from kernels import jit, systems
 from kernels.tensor_core_24 import fp8, gpcs

@@ -15,8 +15,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from artifact import paths, registry
-from artifact.book import facts as facts_
-from artifact.book import text
+from artifact.book import facts as facts_, text
 from artifact.drawing import provenance
 from artifact.drawing.pages import front
 from artifact.measure import device, durations, external, records

@@ -14,8 +14,7 @@ from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance
 from artifact.drawing.pages import rebuilt
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, kinds, load, measures
-from artifact.verdicts import rules as history
+from artifact.verdicts import evidence, judge, kinds, load, measures, rules as history
 
 SCRIPT = Path(__file__).with_suffix(".js")
 #: Claims of an abstract that a source's finding names.

@@ -13,8 +13,7 @@ from artifact import registry
 from artifact.book.facts import Fact, flat
 from artifact.book.study import given
 from artifact.drawing import compiled, plot, provenance, sketch, style
-from artifact.measure import ceilings as ceilings_
-from artifact.measure import records, run
+from artifact.measure import ceilings as ceilings_, records, run
 from kernels import ceilings
 
 #: Format and count of bytes -> least and largest useful FLOP per byte.

@@ -33,15 +33,13 @@ import pandas as pd
 from artifact import registry
 from artifact.book.study import Study, given, has, where
 from artifact.drawing import compiled, style
-from artifact.measure import bench, external, matrices, records
-from artifact.measure import run as harness
+from artifact.measure import bench, external, matrices, records, run as harness
 from artifact.measure.run import Run
 from artifact.verdicts import sets
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, published, windows
 from kernels.contract import PreparedKernel, Problem, timed
-from kernels.formats import bcsr, csr, half
-from kernels.formats import wcsr as wcsr_format
+from kernels.formats import bcsr, csr, half, wcsr as wcsr_format
 
 SYSTEM = "async_sparse"
 N = 1024  #: columns of B in the ablation and in the sweep over tiles

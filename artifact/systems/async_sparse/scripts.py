@@ -52,8 +52,7 @@ from scipy.optimize import nnls
 
 from artifact import command, registry
 from artifact.baselines import cusparse
-from artifact.measure import apart, matrices, records
-from artifact.measure import device as gpu
+from artifact.measure import apart, device as gpu, matrices, records
 from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, operands, windows

@@ -19,8 +19,7 @@ from artifact.measure.run import Run
 from artifact.profiling import ncu
 from artifact.systems.nm_cuda_core import experiments
 from artifact.systems.nm_cuda_core.experiments import LETTER, ON_CPU, PATTERN_KERNELS, PUBLISHED, VARIANTS
-from kernels import jit
-from kernels import nm_cuda_core as system
+from kernels import jit, nm_cuda_core as system
 from kernels.contract import Problem
 from kernels.formats import nm
 

@@ -19,12 +19,10 @@ from artifact.book.text import shape, times
 from artifact.drawing import compiled as made_by_compiler
 from artifact.measure import bench, external, records
 from artifact.profiling import ncu
-from kernels import autotune, jit
-from kernels import nm_spmm as system
+from kernels import autotune, jit, nm_spmm as system
 from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, banks, family, published
-from kernels.nm_spmm import launch as launching
+from kernels.nm_spmm import analysis, banks, family, launch as launching, published
 
 GROUP = VECTOR = 32  #: the paper's window and vector
 SPARSITIES = (0.5, 0.375, 0.25, 0.125)  #: of the paper, as shares that are kept

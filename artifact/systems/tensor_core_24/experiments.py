@@ -19,17 +19,14 @@ from artifact import registry
 from artifact.book import text
 from artifact.book.study import Counters, Study, pivot, where
 from artifact.drawing.compiled import instructions
-from artifact.measure import bench, records, verification
-from artifact.measure import run as harness
+from artifact.measure import bench, records, run as harness, verification
 from artifact.measure.ceilings import DENSE
 from artifact.measure.run import Run, Timer
-from kernels import autotune, jit
-from kernels import tensor_core_24 as system
+from kernels import autotune, jit, tensor_core_24 as system
 from kernels.contract import Problem
 from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import family, fp8, operands
-from kernels.tensor_core_24 import pruning as prune
+from kernels.tensor_core_24 import family, fp8, operands, pruning as prune
 from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
 
 SYSTEM = "tensor_core_24"

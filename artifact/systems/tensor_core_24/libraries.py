@@ -13,8 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import command, paths
-from artifact.measure import device, records
-from artifact.measure import run as harness
+from artifact.measure import device, records, run as harness
 from artifact.measure.run import Run
 from artifact.systems.tensor_core_24 import experiments
 from kernels import tensor_core_24 as system

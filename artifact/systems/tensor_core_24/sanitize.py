@@ -13,8 +13,7 @@ from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as system
 from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import family, launch, layer
-from kernels.tensor_core_24 import fp8 as fp8_system
+from kernels.tensor_core_24 import family, fp8 as fp8_system, launch, layer
 
 #: Activations in float64, as kernels apply them to what they store.
 FUNCTIONS: dict[str, Callable] = {

@@ -13,8 +13,7 @@ from artifact.book import text
 from artifact.drawing import compiled, outputs, provenance, sketch
 from artifact.drawing.pages import method
 from artifact.drawing.pages.sources import linked
-from artifact.measure import bench, device, records
-from artifact.measure import run as harness
+from artifact.measure import bench, device, records, run as harness
 from artifact.verdicts import load
 from kernels import casper_sparse, tensor_core_24
 

@@ -6,8 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from refused import refused
 
 from artifact.measure import bench

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from refused import refused
 
 from artifact import paths, registry

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contenders import OnCpu, drawn, on_gpu, problem, product
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from refused import refused
 
 from artifact.measure import verification

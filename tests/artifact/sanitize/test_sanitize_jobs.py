@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from artifact.sanitize import __main__ as sanitize
-from artifact.sanitize import cases
+from artifact.sanitize import __main__ as sanitize, cases
 from artifact.sanitize.__main__ import Ran, Report
 
 MEMCHECK = """\

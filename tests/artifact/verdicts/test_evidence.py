@@ -11,8 +11,7 @@ from refused import refused
 
 from artifact import registry
 from artifact.measure import records
-from artifact.verdicts import evidence as evidence_
-from artifact.verdicts import judge, load
+from artifact.verdicts import evidence as evidence_, judge, load
 from artifact.verdicts.measures import NOT_MEASURED
 
 CASPER = [claim for claim in load.claims() if claim.room == "casper_sparse"]

@@ -17,8 +17,7 @@ from refused import refused
 from artifact import paths, registry
 from artifact.drawing.pages import ledger
 from artifact.measure import device, durations, records
-from artifact.verdicts import judge, measures
-from artifact.verdicts import load as load_
+from artifact.verdicts import judge, load as load_, measures
 from artifact.verdicts.evidence import NotMeasured
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
 

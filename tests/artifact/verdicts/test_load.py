@@ -9,8 +9,7 @@ from judging import GOOD, load
 from artifact import paths, registry
 from artifact.measure import durations, records
 from artifact.profiling import ncu
-from artifact.verdicts import evidence, kinds, measures
-from artifact.verdicts import load as load_
+from artifact.verdicts import evidence, kinds, load as load_, measures
 from artifact.verdicts.measures import NOT_REPRODUCED
 
 KNOWN = load_.claims()

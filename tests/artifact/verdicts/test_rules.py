@@ -9,8 +9,7 @@ import synthetic
 from judging import ALL, SPEEDUP, evidence, frames, outcome
 from refused import refused
 
-from artifact.verdicts import evidence as quantities
-from artifact.verdicts import measures
+from artifact.verdicts import evidence as quantities, measures
 from artifact.verdicts.evidence import INDEX, NotMeasured, Values
 from artifact.verdicts.measures import (
     EXCEEDED,

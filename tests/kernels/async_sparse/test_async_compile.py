@@ -9,8 +9,7 @@ import compiled
 import pytest
 from compiled import count
 
-from kernels import async_sparse as system
-from kernels import jit
+from kernels import async_sparse as system, jit
 from kernels.async_sparse import any_csr, family, published, windows
 from kernels.async_sparse.windows import Union, Windows
 from kernels.library.routes import in_order

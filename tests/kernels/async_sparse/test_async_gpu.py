@@ -10,9 +10,7 @@ from matrices import PATTERNS, of_lengths, pattern, shuffled
 from products import SEED, between, exact, launched
 
 from artifact.measure import verification
-from kernels import async_sparse as system
-from kernels import autotune, casper_sparse, jit
-from kernels import gpu as gpus
+from kernels import async_sparse as system, autotune, casper_sparse, gpu as gpus, jit
 from kernels.async_sparse import any_csr, family, launch, operands, published, windows
 from kernels.async_sparse.family import Tile, Unit
 from kernels.async_sparse.windows import Union, WcsrTile, Windows

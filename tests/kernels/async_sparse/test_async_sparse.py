@@ -10,24 +10,21 @@ import numpy as np
 import pytest
 import racing
 import twins
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from matrices import PATTERNS, of_lengths, pattern, shuffled
 from racing import A100, B200, H100_PCIE, H200
 from refused import says
 from scipy.sparse import random_array
 
 from artifact.systems.async_sparse import scripts
-from kernels import async_sparse as system
-from kernels import autotune, formats, jit, padding
+from kernels import async_sparse as system, autotune, formats, jit, padding
 from kernels.async_sparse import any_csr, family, launch, operands, planning, published, windows
 from kernels.async_sparse.any_csr import HEIGHTS, Statistics
 from kernels.async_sparse.family import Shape, Unit
 from kernels.async_sparse.windows import Union, Windows
 from kernels.autotune.__main__ import systems
 from kernels.contract import Operands
-from kernels.formats import bcsr, csr, half
-from kernels.formats import wcsr as format_
+from kernels.formats import bcsr, csr, half, wcsr as format_
 from kernels.formats.half import array_of
 from kernels.library.routes import in_order
 

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 import racing
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from refused import refused, says
 
 from kernels import jit
-from kernels.autotune import __main__ as command
-from kernels.autotune import choices
+from kernels.autotune import __main__ as command, choices
 from kernels.autotune.choices import Choice, Choices
 
 KEY = (512, "bfloat16")

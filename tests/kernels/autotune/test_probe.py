@@ -15,8 +15,7 @@ from kernels.autotune.probe import Allowed
 from kernels.contract import Operands, Problem
 from kernels.formats import half
 from kernels.formats.csr import Csr
-from kernels.formats.half import DTYPES, Eight, Half
-from kernels.formats.half import array_of as array
+from kernels.formats.half import DTYPES, Eight, Half, array_of as array
 from kernels.lazy import cupy
 from kernels.tensor_core_24 import fp8
 

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 import racing
 from compiled import count
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pretend import there
 from racing import H200
 from refused import says
 
-from kernels import casper_sparse as system
-from kernels import jit
+from kernels import casper_sparse as system, jit
 from kernels.casper_sparse import launch, operands
 from kernels.contract import Operands
 from kernels.formats import csr

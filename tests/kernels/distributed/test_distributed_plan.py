@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from refused import refused
 
 from kernels import distributed

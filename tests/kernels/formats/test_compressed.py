@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from alike import alike
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from refused import says
 from scipy.sparse import bsr_array, csr_array, random_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from alike import alike
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from refused import said, says
 from scipy.sparse import csr_array
 

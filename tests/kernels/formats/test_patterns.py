@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from alike import alike
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numbers_by_position import CONFIDENCE, uniform
 from refused import said, says
 

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from refused import says
 
 from kernels import jit

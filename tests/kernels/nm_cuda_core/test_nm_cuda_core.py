@@ -7,8 +7,7 @@ import compiled
 import numpy as np
 import pytest
 from compiled import count
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pretend import there
 from racing import H200
 from refused import says

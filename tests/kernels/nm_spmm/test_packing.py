@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kernels.formats import nm
 from kernels.nm_spmm import packing

@@ -7,16 +7,13 @@ from types import SimpleNamespace
 import compiled
 import pytest
 import racing
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from nm_cases import point
 from racing import A100, H100_PCIE, H200, L4
 from refused import refused
 
-from artifact.measure import device as gpus
-from artifact.measure import verification
-from kernels import autotune
-from kernels import nm_spmm as system
+from artifact.measure import device as gpus, verification
+from kernels import autotune, nm_spmm as system
 from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.nm_spmm import family, launch, published

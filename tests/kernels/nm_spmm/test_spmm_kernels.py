@@ -14,8 +14,7 @@ from products import between, exact, overlapped
 from test_spmm_prepare import template
 
 from artifact.measure import verification
-from kernels import jit
-from kernels import nm_spmm as system
+from kernels import jit, nm_spmm as system
 from kernels.autotune import probe
 from kernels.nm_spmm import banks, family, launch, published, tensor
 from kernels.nm_spmm.family import RUNGS, TRIALS

@@ -7,15 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from nm_cases import DTYPES, FLOAT32, PATTERNS, SIZE
 from pretend import arguments, there
 from racing import A100, H200
 from refused import says
 
-from kernels import contract
-from kernels import nm_spmm as system
+from kernels import contract, nm_spmm as system
 from kernels.contract import Operands
 from kernels.formats import nm
 from kernels.nm_spmm import family, launch, operands, published, tensor

@@ -11,8 +11,7 @@ from test_gpu_24 import FUNCTIONS
 from there import MOST, PACKED, SMS, arguments
 
 import kernels
-from artifact.measure import device as gpus
-from artifact.measure import verification
+from artifact.measure import device as gpus, verification
 from kernels import formats, gpu, jit
 from kernels.formats import half, two_four
 from kernels.lazy import cupy

@@ -8,8 +8,7 @@ from compiled import count
 from refused import says
 from there import FP8, WGMMA
 
-from kernels import jit
-from kernels import tensor_core_24 as system
+from kernels import jit, tensor_core_24 as system
 from kernels.tensor_core_24 import bounds, family, tiles
 
 RUNGS = [config for config, *_ in system.RUNGS.values()]

@@ -4,8 +4,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from refused import says
 
 from kernels.tensor_core_24 import gpcs

@@ -11,8 +11,7 @@ from products import SEED, between, overlapped
 from there import FP8, KINDS, PACKED, WGMMA
 
 from artifact.measure import verification
-from kernels import autotune, jit, padding
-from kernels import tensor_core_24 as system
+from kernels import autotune, jit, padding, tensor_core_24 as system
 from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.formats import half

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import racing
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from pretend import as_array
 from refused import says
 from there import arguments, problem_of

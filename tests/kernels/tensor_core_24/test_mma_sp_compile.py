@@ -8,8 +8,7 @@ import compiled
 import pytest
 from compiled import count
 
-from kernels import jit
-from kernels import tensor_core_24 as system
+from kernels import jit, tensor_core_24 as system
 from kernels.formats import half
 from kernels.tensor_core_24 import family
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp

@@ -6,14 +6,12 @@ from math import ceil
 import numpy as np
 import pytest
 import racing
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from pretend import as_array
 from refused import says
 from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, problem_of
 
-from kernels import jit
-from kernels import tensor_core_24 as system
+from kernels import jit, tensor_core_24 as system
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import family, fp8, gpcs, tiles, wgmma
 from kernels.tensor_core_24.family import Wgmma

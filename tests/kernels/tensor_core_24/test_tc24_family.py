@@ -6,12 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import racing
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from racing import A100, B200, H100_PCIE, H200, L4
 
-from kernels import autotune
-from kernels import tensor_core_24 as system
+from kernels import autotune, tensor_core_24 as system
 from kernels.contract import Operands
 from kernels.tensor_core_24 import family, fp8, launch, tiles
 from kernels.tensor_core_24.family import Fp8, MmaSp, Wgmma

@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import racing
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numbers_by_position import random_u32
 from refused import says
 

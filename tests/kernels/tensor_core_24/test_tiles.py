@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from refused import says
 from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA
 

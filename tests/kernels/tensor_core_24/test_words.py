@@ -3,8 +3,7 @@
 from math import ceil
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kernels.formats import two_four
 from kernels.tensor_core_24 import fp8, wgmma

@@ -7,8 +7,7 @@ import pytest
 
 from artifact.measure import device, records, verification
 from artifact.measure.apart import captured
-from artifact.systems.async_sparse.prefill import attention, measure
-from artifact.systems.async_sparse.prefill import model as of
+from artifact.systems.async_sparse.prefill import attention, measure, model as of
 from artifact.systems.async_sparse.prefill.model import CONFIGURATIONS, PARTS
 
 torch = pytest.importorskip("torch")

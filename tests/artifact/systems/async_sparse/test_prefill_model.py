@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from artifact.measure import bench, records, verification
-from artifact.systems.async_sparse.prefill import attention, measure
-from artifact.systems.async_sparse.prefill import model as of
+from artifact.systems.async_sparse.prefill import attention, measure, model as of
 from artifact.systems.async_sparse.prefill.model import CONFIGURATIONS, LAYERS, PARTS, SIZES
 
 torch = pytest.importorskip("torch")

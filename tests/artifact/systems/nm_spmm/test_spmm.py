@@ -14,8 +14,7 @@ from artifact.systems.nm_spmm.model import (
     crossing_of,
     pattern,
 )
-from kernels import jit
-from kernels import nm_spmm as system
+from kernels import jit, nm_spmm as system
 
 LOOP = """
 .L_x_1:

@@ -13,8 +13,7 @@ from refused import refused
 from artifact.measure import bench, records, run, verification
 from artifact.systems.tensor_core_24 import experiments
 from kernels.formats import two_four
-from kernels.tensor_core_24 import operands
-from kernels.tensor_core_24 import pruning as kernels
+from kernels.tensor_core_24 import operands, pruning as kernels
 
 SIZES = {"full": (32, 80), "kick": (32,)}
 

@@ -10,8 +10,7 @@ from refused import refused
 
 from artifact.book import facts as facts_
 from artifact.book.facts import tree
-from artifact.measure import records
-from artifact.measure import run as harness
+from artifact.measure import records, run as harness
 from artifact.systems.tensor_core_24 import energy, experiments, facts, libraries, pictures, tables
 from kernels import tensor_core_24 as system
 from kernels.contract import require

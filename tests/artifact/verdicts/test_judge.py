@@ -11,7 +11,7 @@ import pytest
 import snapshots
 import synthetic
 from bs4 import BeautifulSoup
-from judging import ALL, GOOD, evidence, frames, load, rule
+from judging import ALL, GOOD, SPEEDUP, evidence, frames, load, rule
 from refused import refused
 
 from artifact import paths, registry
@@ -306,6 +306,15 @@ def test_placeholders(tmp_path, text, filled):
     if PLAIN in filled:
         filled = f"Asked for under 1×, it came to: geometric mean 1.30× over cuSPARSE. {filled}"
     assert row["reason"].startswith(filled) and row["reason"].endswith(".")
+
+
+@pytest.mark.parametrize(("reason", "said"), [("", "Better than stated"), ("Since it is.", "Since it is.")])
+def test_what_exceeds_a_claim_is_said_where_nobody_wrote_why(tmp_path, reason, said):
+    more = rule(SPEEDUP, "geometric mean", {"near": [1.0, 1.1], "factor": 1.05, "partly": 1.3, "better": "more"})
+    (row,) = judge.judge(
+        [replace(CLAIM, reason=reason, rule=more)], synthetic.folder(tmp_path, frames(2.0))
+    ).itertuples()
+    assert row.verdict == measures.EXCEEDED and row.reason.startswith(said)
 
 
 # ---------------------------------------------------------------- contradictions

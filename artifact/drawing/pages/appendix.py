@@ -87,8 +87,10 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[facts_.Fact]:
         {
             "systems": offered,
             "claims": {
+                "of_sources": sum(not claim.aside for claim in a.known),
                 "untested": len(load.untested()),
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
+                "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),
             },
             "tally": judge.reconciled(judge.deciding(a.judged)).set_index("what")[:"the tally"] if a.judged else {},
             "sources": {
@@ -135,13 +137,22 @@ def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
     """Return the memory of a GPU, its verdicts, and how much was measured on it in how many minutes."""
     first, folder, given = a.first[gpu], a.folders[gpu], judge.counts(a.judged[gpu])
     machines = [records.read_machine(folder / system) for system in records.systems(folder)]
+    took = first.groupby("room")["minutes"].sum().sort_values(ascending=False).astype(float)
     return {
+        "short": a.short[gpu],
         "memory_gb": min(machine.get("memory_bytes", 0) for machine in machines) / 1e9,
         "verdicts": given,
+        "facts": sum(given.values()),
+        "holds": sum(given.get(verdict, 0) for verdict in measures.HOLDS),
+        "partly": given.get(measures.PARTLY, 0),
         "not_carried": given.get(measures.NOT_CARRIED, 0),
+        "experiments": len(first),
+        "rows": first["rows"].sum(),
+        "missing": len(pd.concat(list(a.first.values()))[EXPERIMENT].drop_duplicates()) - len(first),
         "once": first["minutes"].sum(),
         "twice": a.spent[gpu]["minutes"].sum() - first["minutes"].sum(),
-        "took": first.groupby("room")["minutes"].sum().sort_values(ascending=False).astype(float),
+        "longest": took.max(),
+        "took": took,
     }
 
 

@@ -29,7 +29,8 @@ NUMBER = re.compile(r"\d+ of \d+(?: [a-z]+)?|\d[\d.]*(?:–\d[\d.]*)?[×%]?")
 def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]) -> Iterator[Fact]:
     """Yield the facts of the front page: systems, citation, claims and their numbers on each GPU.
 
-    Claims link to the ledger. Those that records of two GPUs or more decide, and whose verdicts differ, are listed.
+    What a claim has "here" is by the GPU that decides. Claims link to the ledger. Those that records of two GPUs or
+    more decide, and whose verdicts differ, are listed.
 
     data: `systems`; judged: name of a GPU -> its verdicts, this page's first.
     """
@@ -48,14 +49,15 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     )
     short = records.short_gpus(judged)
     frames = {short[gpu]: df[df["verdict"] != measures.NOT_MEASURED].set_index("id") for gpu, df in judged.items()}
+    decides = {system: short[judge.decider(judged, system)] for system in {claim.room for claim in known if judged}}
     for claim in known:
         said_on = {gpu: _told(df.loc[claim.id]) for gpu, df in frames.items() if claim.id in df.index}
         given = {gpu: number[0] for gpu, (words, _) in said_on.items() if (number := NUMBER.search(words))}
         said: dict[str, Any] = {"stated": str(escape(claim.published))}
-        if given.keys() & list(short.values())[:1]:
-            said["here"] = part("here", claim.id, next(iter(given.values())))
+        if (gpu := decides.get(claim.room)) in given:
+            said["here"] = part("here", claim.id, given[gpu])
             said["each"] = part("each", claim.id, given)
-            said["on"] = said_on[next(iter(given))][1]
+            said["on"] = said_on[gpu][1]
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
         yield from flat({f"claim.{claim.id}": said})

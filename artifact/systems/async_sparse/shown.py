@@ -438,7 +438,7 @@ def peers(found: pd.DataFrame) -> pd.DataFrame:
     Apart for matrices of a million non-zeros and more.
     """
     names = {of: source for source, of in OF_TABLE1.items()} | {"cusparse_csr": "cuSPARSE CSR, in FP32"}
-    size = np.where(found["nnz"] >= MILLION, "a million and more", "fewer")
+    size = np.where(found["nnz"] >= MILLION, "≥ 10⁶", "< 10⁶")
     table = found.assign(size=size, library=found["library"].replace(names)).groupby(["size", "library", "n"])
     return (
         table["speedup"]

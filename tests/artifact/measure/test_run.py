@@ -182,8 +182,10 @@ def test_what_is_another_measurement_is_made_anew(gpu, capsys, change, machine, 
 def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path, name):
     (tmp_path / "wide.csv").write_text("kept or set aside, never read")
     records.write_machine(tmp_path, MACHINE)
+    (tmp_path / records.PLAN).write_text("{}")
     aside = run.set_aside(tmp_path, MACHINE | {name: "another"}, 0)
     assert aside == ([] if name in ("date", "commit", "python") else ["wide.csv"])
+    assert (tmp_path / records.PLAN).exists() == (not aside)  # which speaks of what is aside
     assert {"driver", "packages", "sources", "cpu", "cusparselt"} < {*run.SAME}
 
 

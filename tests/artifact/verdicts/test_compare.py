@@ -66,7 +66,7 @@ def ours(factor):
 def test_exit_codes_on_the_same_gpu(compared, fresh, agree):
     result = compared(fresh)
     assert result.same_gpu and result.agrees == agree == result.summary["agrees"].all()
-    assert ("The records agree." in compare.report(result)) == agree
+    assert ("The records agree." in compare.report(result)) == agree and "\n0 " not in compare.report(result)
 
 
 def test_ratios_are_those_of_the_fresh_records_over_the_shipped(compared):

@@ -96,6 +96,7 @@ def course(*speedups):
         (course(0.9, 0.6), TREND, {"falls": 0.05}, WIDE, REPRODUCED),
         (course(0.9, 0.6), TREND, {"rises": 0.05}, WIDE, NOT_REPRODUCED),
         (course(0.5, 0.8), TREND, {"rises": 0.05}, WIDE, REPRODUCED),
+        (course(1.0, 2.0, 1.3), TREND, {"rises": 0.25}, WIDE, REPRODUCED),  # of the first value, not of the next
         (0.7, TREND, {"falls": 0.05}, WIDE, NOT_REPRODUCED),
         (course(0.7, 0.688), TREND, {"falls": 0.05}, WIDE, NOT_REPRODUCED),  # within 5%
         (lambda m, n, k, d: course(0.9, 0.6)(m, n, k, d) if d > 0.005 else 0.9, TREND, {"falls": 0.05}, WIDE, PARTLY),

@@ -137,13 +137,12 @@ class Run:
             if not isinstance(contenders, Mapping):
                 raise ValueError(f"{experiment} needs callables to measure, but got only names: pass a dict")
             self._measure(path, experiment, asked, contenders, timer)
-        require(
-            self.mode == "measure" or path.exists(),
-            f"there are no records of {self.room}/{experiment} on {self.gpu} "
-            f"(recorded: {', '.join(records.experiments(self.folder)) or 'none'}): measure it on a GPU, "
-            "or choose one of these",
-            FileNotFoundError,
-        )
+        elif not path.exists():
+            known = ", ".join(records.experiments(self.folder)) or "none"
+            raise FileNotFoundError(
+                f"there are no records of {self.room}/{experiment} on {self.gpu} "
+                f"(recorded: {known}): measure it on a GPU, or choose one of these"
+            )
         if not asked or not names:
             return pd.DataFrame(columns=list(records.COLUMNS))
         return select(records.read(path), asked, names, f"{self.room}/{experiment} on {self.gpu}")
@@ -248,12 +247,11 @@ def _recorded(system: str, asked: str, gpu: str, preset: str, seed: int, root: P
     folder = known / system / (records.REPEAT if repeat else "")
     # A repetition on the same machine needs no second description of it.
     described = folder if (folder / records.MACHINE).exists() else known / system
-    require(
-        described.is_dir(),
-        f"there are no records of system {system!r} on {known.name} "
-        f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU",
-        FileNotFoundError,
-    )
+    if not described.is_dir():
+        raise FileNotFoundError(
+            f"there are no records of system {system!r} on {known.name} "
+            f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU"
+        )
     return Run(system, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
 
 

@@ -417,8 +417,8 @@ def tally(df: pd.DataFrame) -> dict[str, Any]:
 
 def totals(df: pd.DataFrame) -> str:
     """Say how many facts have which verdict, and how many are apart from them."""
-    of = counts(df)
-    said = {OWN_DATA: f", and {tally(df)['consistent']} of these are consistent with it"}
+    told = tally(df)
+    of, said = told["of"], {OWN_DATA: f", and {told['consistent']} of these are consistent with it"}
     more = [f"; {of.pop(why)} more {why}{said.get(why, '')}" for why in (REBUILT, OWN_DATA) if why in of]
     return (", ".join(f"{count} {verdict}" for verdict, count in of.items()) or "none") + "".join(more)
 

@@ -44,7 +44,7 @@ A claim of a source is judged by a rule, which the file states in full:
   at which the source states how fast its kernel is (`anchors`); else the verdict is "on our rebuilding".
 - `depends_on`: "gpu" for what depends on hardware, "method" for what follows from the programs or from arithmetic, and
   for what fails for a reason that is known to be another than the GPU. By default the quantity tells: times, rates and
-    counters depend on hardware, whether the source gives a number or a word. A claim of the first kind that fails on
+  counters depend on hardware, whether the source gives a number or a word. A claim of the first kind that fails on
   another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
 - `reason`: why it is not reproduced, one sentence for people; `judge.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".

@@ -67,6 +67,8 @@ ALGORITHMS = {
     "default": ("default", "DEFAULT"),
     **{name: (name, f"CSR_{name.upper()}") for name in ("alg1", "alg2", "alg3")},
 }
+#: The same of cusparseSpMVAlg_t, for a single column.
+VECTOR_ALGORITHMS = {name: (f"SpMV's {name}", f"CSR_{name.upper()}") for name in ("alg1", "alg2")}
 FORMATS = {"bell": ("Blocked-ELL", "BLOCKED_ELL_ALG1"), "bsr": ("BSR", "BSR_ALG1")}
 BLOCK = 64  #: rows and columns of the blocks that an A in CSR is made of
 
@@ -192,6 +194,47 @@ def ready(
 
 contenders = offers(prepare, {f"cusparse_{name}": (name,) for name in ALGORITHMS})
 blocks = offers(prepare_blocks, {f"cusparse_{name}": (name,) for name in FORMATS})
+
+
+def prepare_vector(algorithm: str, problem: Problem, device) -> PreparedKernel:
+    """Make cuSPARSE's product of a matrix and a vector ready: descriptors, work buffer, preprocessing. Overwrites C.
+
+    algorithm: one of VECTOR_ALGORITHMS. device: `cuda.core.Device`, current. Raises ValueError for a problem without
+    non-zeros or of several columns, unless A is CSR and B float32, and where the library refuses the problem.
+    """
+    require_work(problem)
+    operands = problem.device()
+    a, b, c = operands.a, operands.b, operands.c
+    taken = problem.n == 1 and isinstance(a, Csr) and dtype_of(b) in ("float32", "tf32")
+    require_taken(taken, "cuSPARSE's SpMV", "a CSR A and a single column of float32", problem)
+    words, member = VECTOR_ALGORITHMS[algorithm]
+    with refusing(f"cuSPARSE refuses {words} at {sizes(problem)}, nnz={a.nnz}", cusparse.cuSPARSEError) as stack:
+        handle = owned(stack, cusparse.destroy, cusparse.create())
+        data = data_type("float32")
+        mat = owned(stack, cusparse.destroy_sp_mat, cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), data))
+        x, y = (
+            owned(stack, cusparse.destroy_dn_vec, cusparse.create_dn_vec(array.size, array.data.ptr, data))
+            for array in (b, c)
+        )
+        given = handle, int(cusparse.Operation.NON_TRANSPOSE), ALPHA.ctypes.data, mat, x, BETA.ctypes.data, y
+        call = (*given, data, int(cusparse.SpMVAlg[member]))
+        stream = cupy.cuda.get_current_stream()
+        cusparse.set_stream(handle, stream.ptr)
+
+        def made():
+            buffer = cupy.empty(cusparse.sp_mv_buffer_size(*call), cupy.uint8)
+            cusparse.sp_mv_preprocess(*call, buffer.data.ptr)
+            cusparse.sp_mv(*call, buffer.data.ptr)
+            return buffer
+
+        made()  # the first time in a process also loads the library's code
+        buffer, prepare_ms = timed(made)
+        launch = on_stream(partial(cusparse.set_stream, handle), partial(cusparse.sp_mv, *call, buffer.data.ptr))
+        bound = PreparedKernel(f"cusparse_spmv_{algorithm}", prepare_ms, int(buffer.nbytes), launch, c)
+        return hold(bound, stack, buffer, a, b, c)
+
+
+vectors = offers(prepare_vector, {f"cusparse_spmv_{name}": (name,) for name in VECTOR_ALGORITHMS})
 
 
 def transposed_csr(b: Nm) -> Csr:

@@ -21,11 +21,12 @@ from ..autotune import Choices, Rounds
 from ..contract import Family, Kernel, Problem, require
 from ..formats import half, intake
 from ..formats.csr import Csr
-from . import planning, windows
+from . import planning, subwarp, windows
 from .family import DTYPES, HERE, TARGETS, dtype_of, prepare_config
+from .subwarp import Subwarp
 from .windows import HALF_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
-Config = Union | Windows
+Config = Union | Windows | Subwarp
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 MOST = 5  #: candidates that are tried
 #: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
@@ -46,13 +47,21 @@ _UNIONS = tuple(
 )
 _EXACT = tuple(Windows(window, 1, True, -1, True, order) for window in (8, 16, 32) for order in planning.ORDERS)
 _TF32 = tuple(Windows(window, 1, False, -1, True, order) for window in (8, 16, 32, 64) for order in planning.ORDERS)
+_SUBWARPS = (
+    *(Subwarp(1, slots) for slots in subwarp.SLOTS[:-1]),
+    *(Subwarp(rows, rounds=rounds) for rows, rounds in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4))),
+    *(Subwarp(columns=16, rounds=rounds) for rounds in (1, 2)),
+    Subwarp(quads=False, rounds=2),
+)
 #: accuracy -> configurations that have it. TF32 is where either the operands hold no more, or the caller wants no more.
 POOLS: dict[str, tuple[Config, ...]] = {
-    "fp32": _UNIONS + _EXACT,
-    "tf32": _UNIONS + _EXACT + _TF32,
+    "fp32": _SUBWARPS + _UNIONS + _EXACT,
+    "tf32": _SUBWARPS + _UNIONS + _EXACT + _TF32,
     #: Of 16-bit types, ranked by the weights of float32's groups, with half of the bytes.
-    "half": tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")),
+    "half": _SUBWARPS + tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")),
 }
+#: Columns of B up to which rows by a few lanes take part, and windows do not, and from which on groups of rows do.
+FEW, SEVERAL = 128, 16
 
 KERNELS: dict[str, Kernel] = {
     "auto_fp32": Kernel(
@@ -85,8 +94,8 @@ CHOICES: Choices[Config] = Choices(
     "async_sparse/csr",
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
-    {"union": Union, "windows": Windows},
-    lambda config: [UNION_SOURCE, HALF_SOURCE, SOURCE],
+    {"union": Union, "windows": Windows, "subwarp": Subwarp},
+    lambda config: [UNION_SOURCE, HALF_SOURCE, SOURCE, subwarp.SOURCE],
 )
 
 
@@ -117,21 +126,41 @@ def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
     return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
 
 
-def kernel(config: Config) -> str:
-    """Return the name of a configuration's weights."""
-    if isinstance(config, Union):
-        return f"union_rows_{config.rows}_{config.loads}_{config.unroll}"
+def takes_part(config: Config, n: int) -> bool:
+    """Whether a configuration is among those that are ranked for n columns."""
+    if isinstance(config, Subwarp):
+        return config.columns < n <= FEW
+    return n >= SEVERAL if isinstance(config, Union) else n > FEW
+
+
+def kernel(config: Config, n: int) -> str:
+    """Return the name of a configuration's weights for n columns."""
+    if isinstance(config, Subwarp):
+        how = f"rounds_{config.rounds}" if config.rounds else f"slots_{config.slots}"
+        return (
+            f"subwarp_{config.rows}_{how}{f'_{config.columns}' * (config.columns > 0)}{'_turns' * (not config.quads)}"
+        )
+    if isinstance(config, Union):  # of few columns, lanes have nothing to do
+        return f"{'few_' * (n <= FEW)}union_rows_{config.rows}_{config.loads}_{config.unroll}"
     return f"windows{'_exact' * config.exact}_{config.window}_{config.groups}"
 
 
 def terms(config: Config, of: Statistics, n: int, dtype: str = "tf32") -> tuple[float, ...]:
     """`TERMS` of a launch on n columns, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
-    columns, gathered = of.columns[config.order], n * DTYPES[dtype][1] / 8e6
-    if isinstance(config, Union):
-        groups, width = ceil(of.m / config.rows), windows.columns_of(windows.fitted(config, n, dtype), dtype)
+    columns, gathered = of.columns[getattr(config, "order", "")], n * DTYPES[dtype][1] / 8e6
+    if isinstance(config, Subwarp):
+        groups, (lanes, slots) = ceil(of.m / config.rows), config.fitted(n, dtype)
         stored: float = columns[HEIGHTS.index(config.rows)]
+        room, side = subwarp.WARP // lanes.lanes, float(slots)
+        if config.rounds:
+            side = min(room, max(1.0, stored / max(1, groups) / (subwarp.UNROLL * config.rounds)))
+        width, groups = lanes.columns, ceil(groups * side / room)  # whole warps
+        together, chunk = subwarp.UNROLL * side, subwarp.ROUNDS * subwarp.UNROLL * ceil(side)
+    elif isinstance(config, Union):
+        groups, width = ceil(of.m / config.rows), windows.columns_of(windows.fitted(config, n, dtype), dtype)
+        stored = columns[HEIGHTS.index(config.rows)]
         chunk = ceil(max(1, windows.LONG * stored / max(1, groups)) / planning.STEP) * planning.STEP
-        together = config.unroll
+        together = float(config.unroll)
     else:
         groups, width = ceil(of.m / config.window), windows.GROUP_COLUMNS * config.groups
         # Half of the padding to whole slices, on average.
@@ -153,8 +182,8 @@ def ranked(accuracy: str, of: Statistics, n: int) -> list[Config]:
     """Those of `POOLS` whose order of rows has statistics, the fastest by prediction first."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
-    pool = (c for c in POOLS[accuracy] if c.order in of.columns)
-    return sorted(pool, key=lambda c: sum(map(mul, weights()[kernel(c)], terms(c, of, n, dtype))))
+    pool = (c for c in POOLS[accuracy] if takes_part(c, n) and getattr(c, "order", "") in of.columns)
+    return sorted(pool, key=lambda c: sum(map(mul, weights()[kernel(c, n)], terms(c, of, n, dtype))))
 
 
 @cache
@@ -181,7 +210,7 @@ def key(problem: Problem, accuracy: str) -> tuple:
 
 def fits(config: Config, problem: Problem, device) -> bool:
     """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
-    if isinstance(config, Union):
+    if not isinstance(config, Windows):
         return True
     return jit.arch_of(device) in TARGETS and (not config.exact or windows.splits(problem.device().a))
 
@@ -195,7 +224,7 @@ def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True
     cheap = of.ascending or not at_a_glance
     every = (c for c in ranked(accuracy, of, problem.n) if cheap or getattr(c, "rows", 0) == 1)
     windows_fit = cache(lambda exact: fits(Windows(exact=exact), problem, device))  # A's values are looked at once
-    return [c for c in every if isinstance(c, Union) or windows_fit(c.exact)]
+    return [c for c in every if not isinstance(c, Windows) or windows_fit(c.exact)]
 
 
 def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
@@ -215,6 +244,8 @@ def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
 
 def entry_of(config: Config, n: int, dtype: str = "tf32") -> tuple[Path, str]:
     """(source, template instantiation) of a configuration on n columns of B; dtype: of B, "tf32" for float32."""
+    if isinstance(config, Subwarp):
+        return subwarp.SOURCE, config.entry(n, dtype)
     if isinstance(config, Windows):
         return SOURCE, config.entry()
     return HALF_SOURCE if dtype in half.DTYPES else UNION_SOURCE, windows.fitted(config, n, dtype).entry(dtype)

@@ -9,19 +9,27 @@ from .. import autotune
 from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem, require, single, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import any_csr, family, published, windows
+from . import any_csr, family, published, subwarp, windows
 from .family import Tile, Unit
 from .operands import BLOCK, SYSTEM
 
-BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "triton_bsr")
-VARIANTS: dict[str, Kernel] = {**published.KERNELS, **family.KERNELS, **windows.KERNELS, **any_csr.KERNELS}
+BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "cusparse.vectors", "triton_bsr")
+VARIANTS: dict[str, Kernel] = {
+    **published.KERNELS,
+    **family.KERNELS,
+    **windows.KERNELS,
+    **subwarp.KERNELS,
+    **any_csr.KERNELS,
+}
 #: Configurations of variants that nobody tunes, and of trials.
 _CONFIGS: dict[str, Any] = {
     "unit_ring": Unit(),
     **{name: config for name, (config, _) in family.TRIALS.items()},
     "blocks_mma": Tile(0),
     **windows.CONFIGS,
+    **subwarp.CONFIGS,
 }
+OF_CSR = {*windows.CONFIGS, *subwarp.CONFIGS, *any_csr.KERNELS}  #: what multiplies a matrix in CSR
 
 
 def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
@@ -35,7 +43,7 @@ def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
         variant in VARIANTS or variant in _CONFIGS or variant in published.SWEEP,
         f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
-    if isinstance(problem.device().a, Csr) and variant not in windows.CONFIGS and variant not in any_csr.KERNELS:
+    if isinstance(problem.device().a, Csr) and variant not in OF_CSR:
         return _prepare_blocks(variant, problem, device)
     if variant == "auto" or variant in any_csr.KERNELS:
         return prepare_auto(variant, problem, device)

@@ -300,7 +300,8 @@ class Union:
     """A configuration of union_rows.cu, or of union_half.cu: 1 load of 16 bytes, and twice as many columns in it."""
 
     rows: int = 4  #: of a group: 1, 2, 4 or 8
-    #: float32 values of a load of B, and 32 times as many columns in a panel; what n does not divide by is halved.
+    #: float32 values of a load of B, and 32 times as many columns in a panel; where n does not divide by it, loads of
+    #: half of it and twice as many.
     vec: int = 4
     #: Loads of a row of B, each 32 * vec columns of C: 1 or 2.
     loads: int = 1
@@ -360,7 +361,7 @@ class Union:
         config = fitted(self, problem.n, dtype)
         width, columns = dense.c.shape[1], columns_of(config, dtype)
         panels = ceil(width / columns)
-        loads = problem.k * (width // (columns // (32 * self.loads)))
+        loads = problem.k * (width // (columns // (32 * config.loads)))
         require(
             loads <= MOST_LOADS,
             f"{name} reads B of {problem.k} x {problem.n} in {loads} loads, but counts up to {MOST_LOADS} of them: "
@@ -407,7 +408,8 @@ def made_for(config: Union, dtype: str = "tf32") -> bool:
 def blocks_of(config: Union, dtype: str = "tf32") -> int:
     """Blocks that share an SM; 0 where there is no such kernel."""
     blocks, most = (HALF_BLOCKS, 4) if dtype in half.DTYPES else (BLOCKS, 5)
-    found = blocks.get((config.rows * config.loads, config.loads * config.unroll), 0)
+    loads = config.loads * config.vec // 4 or 1  # in registers
+    found = blocks.get((config.rows * loads, loads * config.unroll), 0)
     return min(found, most) if config.in_order else found  # whose slots take registers, too
 
 
@@ -417,10 +419,14 @@ def columns_of(config: Union, dtype: str = "tf32") -> int:
 
 
 def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
-    """Return the configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
+    """Return the configuration with loads that divide n, narrower and as many more.
+
+    So a panel keeps its columns. Rows of 16-bit types are padded to whole loads instead.
+    """
     if dtype in half.DTYPES or n % config.vec == 0:
         return config
-    return replace(config, vec=next(v for v in VECTORS if v <= config.vec and n % v == 0))
+    vec = next(v for v in VECTORS if v <= config.vec and n % v == 0)
+    return replace(config, vec=vec, loads=config.loads * config.vec // vec)
 
 
 def per_block(tasks: int, slots: int, loaded: float, cuts: int = 0) -> int:
@@ -534,7 +540,7 @@ KERNELS: dict[str, Kernel] = {
         "CUDA cores: groups of 4 rows over the union of their columns, exact float32",
         "As many times a row-by-row kernel as non-zeros share a column of a group, 4 at most: 2 to 3 on finite "
         "elements, nothing on graphs.",
-        tuple(Union(rows, vec).entry() for rows in GROUP_HEIGHTS for vec in VECTORS),
+        tuple(fitted(Union(rows), n).entry() for rows in GROUP_HEIGHTS for n in VECTORS),
         spill_free=False,  # a register or two outside the inner loop: groups of 2 on Hopper, 1 to 4 elsewhere
     ),
     "union_half": Kernel(

@@ -76,6 +76,7 @@ WINDOWS, EXACT = "windows", "windows_exact"  #: ours: TF32, and 3xTF32 for float
 UNION = "union_rows"  #: ours: CUDA cores in exact float32, groups of rows over the union of their columns
 AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each accuracy
 UNION_HALF, AUTO_HALF = "union_half", "auto_half"  #: the same with B and C in 16 bits
+VECTOR_ALGORITHMS = ("cusparse_spmv_alg1", "cusparse_spmv_alg2")  #: of cuSPARSE, for a single column
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (
     *(WCSR, WHOLE, "wcsr_c256", "wcsr_c1024", "wcsr_c2048", "wcsr_n64", "wcsr_n256"),
@@ -321,7 +322,8 @@ class Real:
 
 
 TF32, FP32, HALF = ({"format": "csr", "dtype": dtype} for dtype in ("tf32", "float32", "bfloat16"))
-WIDE = (256, 512, 1024)
+WIDE, FEW = (256, 512, 1024), (2, 4, 8, 16, 32, 64, 128)
+ODD = tuple(n for odd in (3, 7, 41, 349, 1001) for n in (odd, -(-odd // 4) * 4))  #: each beside what it is rounded up to
 #: cuSPARSE's first algorithm for CSR is in "spmm", where it is never the fastest and takes most of the time. Of them
 #: the third alone is right in bfloat16: the others add heavy rows up in it.
 REAL = {
@@ -329,6 +331,9 @@ REAL = {
     "tile_n": Real(tuple(TILES), (N,), every_nth=3),
     "spmm_tf32": Real((WCSR, WINDOWS, AUTO_TF32, KEPT, BELL, BSR, TRITON, *CSR_ALGORITHMS[1:]), WIDE, how=TF32),
     "spmm": Real((UNION, EXACT, AUTO_FP32, *CSR_ALGORITHMS), WIDE, order="", how=FP32),
+    "spmv": Real((AUTO_FP32, *VECTOR_ALGORITHMS, *CSR_ALGORITHMS[1:]), (1,), order="", how=FP32),
+    "spmm_few": Real((AUTO_FP32, *CSR_ALGORITHMS), FEW, order="", how=FP32),
+    "spmm_odd": Real((AUTO_FP32, *CSR_ALGORITHMS[1:]), ODD, every_nth=7, order="", how=FP32),
     "spmm_rcm": Real((AUTO_FP32, *CSR_ALGORITHMS), WIDE[-1:], every_nth=3, how=FP32),
     "spmm_half": Real((WCSR, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]), WIDE, every_nth=2, order="", how=HALF),
     "wcsr_parts": Real(PARTS, (512,), every_nth=5, how=TF32),
@@ -404,6 +409,8 @@ def _runs(run: Run, name: str) -> bool:
 @given
 def with_csr(df: pd.DataFrame) -> pd.DataFrame:
     """Return a record with the rows of "cusparse_csr", where an algorithm for CSR was measured."""
+    if set(VECTOR_ALGORITHMS) & set(df["variant"]):
+        return records.best_of(df, "cusparse_", CSR)
     return records.best_of(df, "cusparse_alg", CSR) if set(CSR_ALGORITHMS) & set(df["variant"]) else df
 
 

@@ -9,7 +9,8 @@ SPARSITY_MATRICES; to fit, neither:
     python -m artifact.systems.async_sparse.scripts counters [FILE]   neighbours.csv anew, by ncu
     python -m artifact.systems.async_sparse.scripts matrices [FILE]   candidate_matrices.csv anew
     python -m artifact.systems.async_sparse.scripts candidates [FILE] candidates.csv anew
-    python -m artifact.systems.async_sparse.scripts fit               `kernels/async_sparse/model.csv` from these two
+    python -m artifact.systems.async_sparse.scripts few [FILE]        candidates_few.csv anew
+    python -m artifact.systems.async_sparse.scripts fit               `kernels/async_sparse/model.csv` from these
 
 Medians of launches in turns, cold L2.
 
@@ -30,6 +31,7 @@ with eight. Each launch is one panel of 128 columns of the kernel for groups of 
 with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 
 candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
+candidates_few.csv: the same of few columns, and cuSPARSE's for a vector where there is one;
 candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices, in their given order and with
 similar rows side by side.
 """
@@ -40,6 +42,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -67,12 +70,13 @@ HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
     HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
 )
-CANDIDATES, STATISTICS = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
+CANDIDATES, FEW, STATISTICS = (HERE / f"{name}.csv" for name in ("candidates", "candidates_few", "candidate_matrices"))
 #: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
 #: after, while a warp had up to eight tasks whatever was in them, before `windows.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74
+FEW_COLUMNS = (1, 2, 3, 4, 7, 8, 16, 32, 41, 64, 128)
 #: Way of the library -> dtype of the problem.
 DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
 MOST = (1, 2, 4, 8)  #: tasks of a warp at most
@@ -291,10 +295,16 @@ def read() -> pd.DataFrame:
         )
         for row in apart.read(STATISTICS).itertuples()
     }
-    df, configs = apart.read(CANDIDATES), {knobs(c): c for c in any_csr.POOLS["tf32"]}
-    at = zip(df["matrix"], df["n"], df["config"].map(configs), strict=True)
-    terms = [np.array(any_csr.terms(config, of[name], n)) if pd.notna(config) else None for name, n, config in at]
-    return df.assign(kernel=df["config"].map({name: any_csr.kernel(c) for name, c in configs.items()}), terms=terms)
+    df, configs = pd.concat(map(apart.read, (CANDIDATES, FEW))), {knobs(c): c for c in any_csr.POOLS["tf32"]}
+    found: list[tuple] = []
+    for name, n, text, us in df.itertuples(index=False):
+        config = configs.get(text)
+        if config and any_csr.takes_part(config, n):
+            ranked = any_csr.kernel(config, n), np.array(any_csr.terms(config, of[name], n))
+            found.append((name, n, text, us, *ranked))
+        elif text.startswith("cusparse"):
+            found.append((name, n, text, us, None, None))
+    return pd.DataFrame(found, columns=[*df, "kernel", "terms"])
 
 
 def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
@@ -341,7 +351,9 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
     for (name, a), n in product(real(listed=False), sizes):
         with problem(a, n, name, "tf32", seed=0) as p:
             bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.prepare(x, p, device) for x in ("alg2", "alg3")}
-            configs = [c for c in any_csr.POOLS["tf32"] if any_csr.fits(c, p, device)]
+            if n == 1:
+                bounds |= {x: make(p) for x, make in cusparse.vectors(device).items()}
+            configs = [c for c in any_csr.POOLS["tf32"] if any_csr.takes_part(c, n) and any_csr.fits(c, p, device)]
             bounds |= {knobs(config): any_csr.prepare_config("auto", p, device, config) for config in configs}
             for config, us in search.race(bounds, device, launches).items():
                 yield name, n, config, f"{us:.2f}"
@@ -375,6 +387,7 @@ SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
     "counters": (NEIGHBOURS, "side n tasks ms dram_read_bytes dram_write_bytes l2_hit", neighbours, pd.DataFrame),
     "matrices": (STATISTICS, f"matrix m k nnz longest {_COLUMNS}", known, pd.DataFrame),
     "candidates": (CANDIDATES, "matrix n config us", candidates, pd.DataFrame),
+    "few": (FEW, "matrix n config us", partial(candidates, sizes=FEW_COLUMNS), pd.DataFrame),
 }
 #: And the others; the last is for ncu alone.
 OTHERS: dict[str, Callable] = {"fit": fitted, "multiply": multiply}

@@ -11,8 +11,9 @@ from products import SEED, between, exact, launched
 
 from artifact.measure import verification
 from kernels import async_sparse as system, autotune, casper_sparse, gpu as gpus, jit
-from kernels.async_sparse import any_csr, family, launch, operands, published, windows
+from kernels.async_sparse import any_csr, family, launch, operands, published, subwarp, windows
 from kernels.async_sparse.family import Tile, Unit
+from kernels.async_sparse.subwarp import Subwarp
 from kernels.async_sparse.windows import Union, WcsrTile, Windows
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half
@@ -172,6 +173,14 @@ GROUPS = [
     for chunk, order in ((0, ""), (32, "similar"))
     if rows * loads <= 8
 ]
+FEW = [
+    Subwarp(rows, slots, columns, quads, rounds)
+    for rows in subwarp.GROUP_HEIGHTS
+    for slots, columns, quads, rounds in (
+        *((1, 0, True, 0), (8, 0, False, 0), (32, 16, True, 0)),
+        *((1, 0, True, 1), (1, 16, False, 2)),
+    )
+]
 HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HALF_BLOCKS for chunk in (0, 32)]
 
 
@@ -180,13 +189,17 @@ HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HA
 @pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
 def test_every_configuration_on_every_pattern(device, dtype, which):
     """Twice: cut windows and groups are cleared by each launch, and rounded once."""
-    configs = {"float32": GROUPS + [c for c in OURS if c.exact], "tf32": PUBLISHED + OURS}.get(dtype)
-    configs = configs or HALVES + [WcsrTile(chunk=32)]
+    configs = {"float32": FEW + GROUPS + [c for c in OURS if c.exact], "tf32": PUBLISHED + OURS}.get(dtype)
+    configs = configs or FEW + HALVES + [WcsrTile(chunk=32)]
     if jit.arch_of(device) not in family.TARGETS:
-        configs = [c for c in configs if isinstance(c, Union)]
+        configs = [c for c in configs if isinstance(c, Union | Subwarp)]
     for n in (1, 77, 260):
         p = of_matrix(pattern(which, SEED % 99), n, dtype)
         for config in configs:
+            exact(p, partial(config.prepare, f"{config}", device=device), device)
+    for n in (2, 3, 8, 12, 40, 100):
+        p = of_matrix(pattern(which, SEED % 99), n, dtype)
+        for config in FEW:
             exact(p, partial(config.prepare, f"{config}", device=device), device)
 
 
@@ -215,21 +228,24 @@ def test_a_row_keeps_what_is_infinite_in_b_to_itself(device):
     a = shuffled(200, 64, SEED % 99)
     p = of_matrix(a, 8, "float32")
     p.device().b[5, 3] = np.inf
-    found = launched(Union(1).prepare("single rows", p, device), device)
     names = np.zeros(200, bool)
     names[csr.rows(a)[a.col_idx == 5]] = True
-    assert np.array_equal(~np.isfinite(found[:, 3]), names)
+    for config in (Union(1), *(c for c in FEW if c.rows == 1)):
+        found = launched(config.prepare("single rows", p, device), device)
+        assert np.array_equal(~np.isfinite(found[:, 3]), names), config
 
 
 @gpu
-@pytest.mark.parametrize("name", [*OF_BLOCKS, "wcsr", "windows", "windows_exact", "union_rows", "union_half"])
+@pytest.mark.parametrize(
+    "name", [*OF_BLOCKS, "wcsr", "windows", "windows_exact", "union_rows", "union_half", "subwarp"]
+)
 def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, name):
     """B and C lie between NaN; addresses that TMA can take and cannot, and then copies. Groups of rows read B four
     columns at a time, wherever it lies on 16 bytes."""
     usable(name, device)
-    of_csr = name in windows.KERNELS
+    of_csr = name in windows.KERNELS | subwarp.KERNELS
     dtype = "bfloat16" if name in (*OF_BLOCKS, "union_half") else "tf32"
-    for shift in (0,) if name in ("union_rows", "union_half") else (0, 1):
+    for shift in (0,) if name in ("union_rows", "union_half", "subwarp") else (0, 1):
 
         def inside(p, shift=shift):
             ops = p.device()
@@ -257,6 +273,7 @@ def in_one_order() -> list:
     shapes = {(c.rows, c.loads, c.unroll) for c in any_csr.POOLS["fp32"] if isinstance(c, Union)}
     made = [Union(rows, 4, loads, unroll, chunk) for rows, loads, unroll in sorted(shapes) for chunk in (32, -1)]
     made += [Windows(window, 2, exact_, 32) for window in windows.HEIGHTS for exact_ in (False, True)]
+    made += [Subwarp(rows, columns=16) for rows in subwarp.GROUP_HEIGHTS]
     return [*made, Union(4, 1, chunk=32, order="similar"), WcsrTile(chunk=256), "split_rows", "shared_tiles"]
 
 
@@ -266,7 +283,7 @@ def test_sums_in_one_order_repeat_their_bits(device, config):
     """From two that are bound apart, beside something else that keeps L2 busy; A has rows of up to 200 parts."""
     import cupy
 
-    if not isinstance(config, (Union, str)) and jit.arch_of(device) not in family.TARGETS:
+    if not isinstance(config, (Union, Subwarp, str)) and jit.arch_of(device) not in family.TARGETS:
         pytest.skip("this GPU has no wgmma")
     lengths = np.random.default_rng(SEED).integers(0, 12, 333)
     lengths[::33] = [32 * x - x % 3 for x in (2, 3, 4, 15, 16, 17, 32, 33, 100, 200, 7)]

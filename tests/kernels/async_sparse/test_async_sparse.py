@@ -18,9 +18,10 @@ from scipy.sparse import random_array
 
 from artifact.systems.async_sparse import scripts
 from kernels import async_sparse as system, autotune, formats, jit, padding
-from kernels.async_sparse import any_csr, family, launch, operands, planning, published, windows
+from kernels.async_sparse import any_csr, family, launch, operands, planning, published, subwarp, windows
 from kernels.async_sparse.any_csr import HEIGHTS, Statistics
 from kernels.async_sparse.family import Shape, Unit
+from kernels.async_sparse.subwarp import Subwarp
 from kernels.async_sparse.windows import Union, Windows
 from kernels.autotune.__main__ import systems
 from kernels.contract import Operands
@@ -141,7 +142,8 @@ def test_statistics_are_counts_and_a_fingerprint_is_the_patterns(which, seed):
 def test_the_weights_are_what_the_measured_candidates_say_and_propose_well():
     measured = scripts.read()
     shipped = any_csr.weights()
-    assert set(shipped) == {any_csr.kernel(c) for c in any_csr.POOLS["tf32"]}
+    pool = any_csr.POOLS["tf32"]
+    assert set(shipped) == {any_csr.kernel(c, n) for c in pool for n in (64, 256) if any_csr.takes_part(c, n)}
     for kernel, weights in scripts.fit(measured).items():
         assert np.allclose(weights, shipped[kernel], rtol=2e-3, atol=2e-3), kernel
     for accuracy in ("fp32", "tf32"):
@@ -159,8 +161,10 @@ def test_candidates_are_the_fastest_by_prediction_and_can_be_made(seed, n, order
     for accuracy, pool in any_csr.POOLS.items():
         dtype = "bfloat16" if accuracy == "half" else "tf32"
         found = any_csr.ranked(accuracy, of, n)
-        times = [np.dot(any_csr.weights()[any_csr.kernel(c)], any_csr.terms(c, of, n, dtype)) for c in found]
-        assert set(found) == {c for c in pool if c.order in orders} and (np.diff(times) >= -1e-9 * times[-1]).all()
+        times = [np.dot(any_csr.weights()[any_csr.kernel(c, n)], any_csr.terms(c, of, n, dtype)) for c in found]
+        there = [c for c in pool if any_csr.takes_part(c, n)]
+        assert set(found) == {c for c in there if getattr(c, "order", "") in orders}
+        assert (np.diff(times) >= -1e-9 * times[-1]).all()
         for source, entry in (any_csr.entry_of(c, n, dtype) for c in found[:3]):
             assert source.stem == entry.split("<")[0] and source.is_file()
 
@@ -180,10 +184,68 @@ def test_groups_of_rows_in_no_order_are_proposed_to_trials_alone_and_keys_tell_a
     given_ = replace(p.device(), a=a)
     mixed = replace(p, make_device=lambda: given_, _device=None)
     at_a_glance = any_csr.candidates(mixed, device, "fp32")
-    assert at_a_glance and all(isinstance(c, Union) and c.rows == 1 for c in at_a_glance)
-    assert len(any_csr.candidates(mixed, device, "fp32", False)) == len(any_csr.POOLS["fp32"])
+    assert at_a_glance and all(c.rows == 1 for c in at_a_glance)
+    assert set(at_a_glance) < set(any_csr.candidates(mixed, device, "fp32", False))
     keys = [any_csr.key(p, "fp32"), any_csr.key(p, "tf32"), any_csr.key(half_, "half")]
     assert [key[-1] for key in keys] == ["fp32", "tf32", "bfloat16"] and keys[0][:-1] == keys[2][:-1]
+
+
+# ------------------------------------------------------------------------------------------ few columns
+
+
+@given(
+    st.integers(1, 1200), st.sampled_from(sorted(family.DTYPES)), st.sampled_from((1, 2, 4)), st.sampled_from((0, 16))
+)
+def test_lanes_hold_every_column_by_loads_that_divide_them(n, dtype, rows, columns):
+    x = subwarp.spread(n, dtype, rows, columns)
+    assert n % x.vec == 0 and x.vec * family.DTYPES[dtype][1] <= 16 and 32 % x.lanes == 0
+    assert x.columns <= max(columns or 512, x.vec) and x.columns < 2 * n + x.vec
+
+
+@pytest.mark.parametrize("chunk", [64, 1024])
+@pytest.mark.parametrize("most", [0, 32, 500, 5000])
+def test_long_rows_are_cut_into_parts_that_make_them_up(device, most, chunk):
+    lengths = np.random.default_rng(most + chunk).integers(0, 5000, 60) // np.arange(1, 61)
+    edges = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    tasks, parts, places, rows = subwarp.lengthy(edges, most, chunk)
+    assert rows == sum(x > most for x in lengths) and places == parts[:, 1].sum(initial=0)
+    for row in np.flatnonzero(np.diff(edges) > most):
+        mine = tasks[tasks[:, 0] == row]
+        assert mine[0, 1] == edges[row] and mine[-1, 2] == edges[row + 1] and (mine[1:, 1] == mine[:-1, 2]).all()
+        assert (mine[:, 2] > mine[:, 1]).all() and (np.diff(mine, axis=1)[:, 1] <= chunk + planning.STEP).all()
+        slot, count, first, size = parts[mine[0, 3]] if len(mine) > 1 else (0, 1, edges[row], 0)
+        assert (mine[:, 3] == (mine[0, 3] if len(mine) > 1 else -1)).all() and count == len(mine)
+        assert first == edges[row] and (mine[:, 1] == first + size * np.arange(count)).all()
+
+
+@pytest.mark.parametrize(
+    "config", [Subwarp(1, 4), Subwarp(2, 1), Subwarp(1, rounds=1), Subwarp(4, rounds=4, columns=16)]
+)
+def test_teams_have_every_row_once(device, config):
+    """As teams.cuh finds them, of whatever the kernel is given."""
+    lengths = np.random.default_rng(1).integers(0, 70, 400)
+    lengths[[5, 50, 301]] = 900, 7000, 300
+    for n in (1, 7, 41):
+        p = system.problem_from_csr(of_lengths(lengths, 9000), n, dtype="float32", format="csr", reorder="")
+        *_, how, given_ = step_of(config.prepare("x", p, device))
+        x, slots = config.fitted(n, "tf32")
+        made = config.convert(p.device().a, 132, 32 // x.lanes, slots, how.grid[1])
+        groups, room, length = -(-p.m // config.rows), 32 // x.lanes, np.diff(made.row_ptr)
+        blocks = 0 if made.lengthy is None else len(made.lengthy)
+        rows = [row for row in ([] if made.lengthy is None else made.lengthy[:, 0].tolist())]
+        found, warps = list(dict.fromkeys(rows)), (how.grid[0] - blocks) * subwarp.WARPS
+        if made.sorted is None:
+            teams = range(min(warps * (room // slots), groups))
+            found += [group for group in teams if length[group] <= made.most]
+        else:
+            first, used = made.skipped, 0
+            for i, end in enumerate(made.ends):
+                slots = max(1, room >> i)
+                used += -(-(end - first) // (room // slots))
+                found += made.sorted[first:end, 0].tolist()
+                first = max(first, end)
+            assert used <= warps
+        assert sorted(found) == list(range(groups)) and how.grid[1] == -(-n // x.columns)
 
 
 # ------------------------------------------------------------------------------------------ tasks

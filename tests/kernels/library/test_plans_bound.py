@@ -151,12 +151,12 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
         ({"n": 132}, ["direct<int, int, Float, 4>"]),
         ({"n": 33}, ["direct<int, int, Float, 1>"]),
         ({"check": False, "longest": 10**6}, ["direct<int, int, Float, 2>"]),
-        ({"longest": direct.LONGEST + 1}, ["union_rows"]),
+        ({"longest": direct.LONGEST + 1}, ["subwarp"]),
         ({"longest": direct.LONGEST}, ["direct<int, int, Float, 2>"]),
         ({"accuracy": "fp32"}, ["direct<int, int, Float, 2>"]),
-        ({"accuracy": "tf32"}, ["union_rows"]),
-        ({"order": "F"}, ["combine<float>", "union_rows"]),
-        ({"a": KINDS["csr"]}, ["union_rows"]),
+        ({"accuracy": "tf32"}, ["subwarp"]),
+        ({"order": "F"}, ["combine<float>", "subwarp"]),
+        ({"a": KINDS["csr"]}, ["subwarp"]),
     ],
 )
 def test_csr_that_lies_on_the_gpu_is_multiplied_as_it_is_or_else_by_a_plan(change, launched, pretended, monkeypatch):

@@ -273,12 +273,13 @@ MOST_LOADS = 16
 
 def routed() -> dict[str, list[tuple]]:
     """What it is -> (source, entry) of each kernel that a plan on no Hopper may launch; of blocks: `test_blocks`."""
-    halves = [(c, dtype) for c in any_csr.POOLS["half"] for dtype in half.DTYPES]
-    groups = [c for c in any_csr.POOLS["fp32"] if isinstance(c, windows.Union)]
-    fitted = [windows.fitted(c, n) for c in groups for n in (64, 65)]
+    half_, fp32 = (
+        [any_csr.entry_of(c, n, dtype) for c in any_csr.POOLS[pool] for n in sizes if any_csr.takes_part(c, n)]
+        for pool, dtype, sizes in (("half", "bfloat16", (5, 64, 256)), ("fp32", "tf32", (1, 5, 64, 65, 256, 258)))
+    )
     return {
-        "CSR float32": [(windows.UNION_SOURCE, c.entry()) for c in fitted],
-        "CSR 16 bits": [(windows.HALF_SOURCE, c.entry(dtype)) for c, dtype in halves],
+        "CSR float32": [job for job in fp32 if job[0] != windows.SOURCE],
+        "CSR 16 bits": [*half_, *((source, entry.replace("BF16", "F16")) for source, entry in half_)],
         "2:4": _of_variant(tensor_core_24, "mma_sp"),
         "N:M float32": _of_variant(nm_spmm, "wide"),
         "values that change": _of_variant(casper_sparse, "split_rows"),

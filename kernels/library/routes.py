@@ -251,11 +251,12 @@ def written(way: Route, choice: str, p: Multiplication, device):
 #:               split_rows               rows cut into three items or more    `in_order`: rows stay whole
 #:               wcsr, the source's       windows cut into three tasks or more    `in_order`: windows stay whole
 #:
-#: Everything else repeats its bits. Blocks that claim tiles from a counter (unit_ring, gated) claim whole sums: who has
-#: a tile changes, what is added when does not. What is cut along k elsewhere is added up in one order: by N:M's stream
-#: kernel and clusters, and by split-K, stream-K and the last wave of 2:4 and FP8. So is what `sddmm` sums, and what
-#: parts of a distributed product add to each other. What no route leads to: the published N:M kernels with split-K
-#: (v3_split_k, v3_searched, double_buffer) add by atomics, too.
+#: Everything else repeats its bits, subwarp too, whose parts of a row are added up in one order always. Blocks that
+#: claim tiles from a counter (unit_ring, gated) claim whole sums: who has a tile changes, what is added when does not.
+#: What is cut along k elsewhere is added up in one order: by N:M's stream kernel and clusters, and by split-K, stream-K
+#: and the last wave of 2:4 and FP8. So is what `sddmm` sums, and what parts of a distributed product add to each other.
+#: What no route leads to: the published N:M kernels with split-K (v3_split_k, v3_searched, double_buffer) add by
+#: atomics, too.
 #:
 #: The order does depend on the configuration, which trials may choose anew (`Plan.choice` tells), on the number of
 #: columns, and where tiles are shared out among SMs on the GPU.
@@ -307,6 +308,7 @@ NONE = "none, and one sentence says so"
 #: What a route leads to -> how it multiplies.
 WORDS = {
     "union": "groups of rows, CUDA cores",
+    "subwarp": "rows by a few lanes, CUDA cores",  # up to `any_csr.FEW` columns
     "windows": "windows, `wgmma`",
     "unit": "blocks, `wgmma`",
     "blocks_mma": "blocks, `mma.sync`",

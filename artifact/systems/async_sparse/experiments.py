@@ -323,7 +323,9 @@ class Real:
 
 TF32, FP32, HALF = ({"format": "csr", "dtype": dtype} for dtype in ("tf32", "float32", "bfloat16"))
 WIDE, FEW = (256, 512, 1024), (2, 4, 8, 16, 32, 64, 128)
-ODD = tuple(n for odd in (3, 7, 41, 349, 1001) for n in (odd, -(-odd // 4) * 4))  #: each beside what it is rounded up to
+ODD = tuple(
+    n for odd in (3, 7, 41, 349, 1001) for n in (odd, -(-odd // 4) * 4)
+)  #: each beside what it is rounded up to
 #: cuSPARSE's first algorithm for CSR is in "spmm", where it is never the fastest and takes most of the time. Of them
 #: the third alone is right in bfloat16: the others add heavy rows up in it.
 REAL = {

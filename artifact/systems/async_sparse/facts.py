@@ -57,6 +57,7 @@ from artifact.systems.async_sparse.experiments import (
 from artifact.systems.async_sparse.prefill import facts as prefill
 from artifact.verdicts import sets
 from kernels.async_sparse import any_csr, operands
+from kernels.async_sparse.subwarp import Subwarp
 from kernels.async_sparse.windows import WORK
 
 #: The steps that the source adds up to most of the gain.
@@ -67,6 +68,7 @@ FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 MILLION = 10**6  #: non-zeros: the least of the source's matrices
 NEAR = 1.1  #: times the best time: so near, a proposal is good
+ODD_GOAL = 1.15  #: times as long as with columns rounded up to four, at most: what an odd number of them was to cost
 GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
 
 #: Counter -> column of `profile`.
@@ -119,6 +121,10 @@ def of(run: Run) -> Iterator[Fact]:
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
+        few(),
+        vectors(get("spmv")),
+        odd(get("spmm_odd")),
+        goal(AUTO_FP32, get("spmm_few"), "few"),
         tasks(),
         proposals(),
         short_of(tf32),
@@ -476,13 +482,75 @@ def parts(df: pd.DataFrame) -> Facts:
 
 
 @part
-def goal(variant: str, df: pd.DataFrame) -> Facts:
-    """How far a tuned kernel of ours is ahead of cuSPARSE's CSR, and where it is not."""
+def goal(variant: str, df: pd.DataFrame, name: str = "") -> Facts:
+    """How far a tuned kernel of ours is ahead of cuSPARSE's CSR, and where it is not.
+
+    name: of the facts, in place of the variant's.
+    """
     found = speedups(df, [variant], CSR)
     least = found.nsmallest(1, "speedup").rename(columns={"speedup": "least", "label": "matrix"})[["least", "matrix"]]
     return {
-        f"goal.{variant}.at": found.groupby("n")["speedup"].agg(records.geomean),
-        f"goal.{variant}": {"slow": (found["speedup"] < SLOW).sum(), "points": len(found), **first(least)},
+        f"goal.{name or variant}.at": found.groupby("n")["speedup"].agg(records.geomean),
+        f"goal.{name or variant}": {"slow": (found["speedup"] < SLOW).sum(), "points": len(found), **first(least)},
+    }
+
+
+# ---------------------------------------------------------------- few columns, and odd numbers of them
+
+
+def proposed() -> pd.DataFrame:
+    """Return `scripts.held_out` for few columns, float32's accuracy."""
+    measured = scripts.read()
+    return scripts.held_out(measured[measured["n"] <= any_csr.FEW], "fp32", any_csr.MOST)
+
+
+@part
+def few() -> Facts:
+    """How far the best of the proposals is ahead of cuSPARSE's fastest for each N, and how good they are."""
+    df = proposed()
+    least = df.nsmallest(1, "speedup")[["n", "matrix", "speedup"]].rename(columns={"speedup": "least"})
+    return {
+        "few.at": df.groupby("n")["speedup"].agg(records.geomean),
+        "few": {
+            **{"origin": apart.origin(scripts.FEW), "matrices": df["matrix"].nunique(), "points": len(df)},
+            **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
+            **{"slow": (df["speedup"] < SLOW).sum(), **first(least)},
+            "configs": sum(isinstance(c, Subwarp) for c in any_csr.POOLS["fp32"]),
+        },
+    }
+
+
+@part
+def vectors(df: pd.DataFrame) -> Facts:
+    """How far a single column is ahead of the fastest that cuSPARSE has for it, and where it is not."""
+    found = speedups(df, [AUTO_FP32], CSR)["speedup"]
+    least = speedups(df, [AUTO_FP32], CSR).nsmallest(1, "speedup")[["label", "speedup"]]
+    return {
+        "spmv": {
+            **{"matrices": len(found), "mean": records.geomean(found), "slow": (found < SLOW).sum()},
+            **first(least.rename(columns={"label": "matrix", "speedup": "least"})),
+        }
+    }
+
+
+def rounded_up(df: pd.DataFrame) -> pd.DataFrame:
+    """Return label, n and over of odd numbers of columns: the time over that with columns up to a multiple of four."""
+    us = where(df, variant=AUTO_FP32).assign(up=lambda x: -(-x["n"] // 4) * 4)
+    both = us[us["n"] % 4 != 0].merge(us, left_on=["label", "up"], right_on=["label", "n"], suffixes=("", "_up"))
+    return both.assign(over=both["median_us"] / both["median_us_up"])[["label", "n", "over"]]
+
+
+@part
+def odd(df: pd.DataFrame) -> Facts:
+    """Return what an odd number of columns costs, and how far it is ahead of cuSPARSE."""
+    over, ahead = rounded_up(df), speedups(df[df["n"] % 4 != 0], [AUTO_FP32], CSR)
+    return {
+        "odd.over": over.groupby("n")["over"].agg(records.geomean),
+        "odd.ahead": ahead.groupby("n")["speedup"].agg(records.geomean),
+        "odd": {
+            **{"matrices": over["label"].nunique(), "goal": ODD_GOAL},
+            **first(over.nlargest(1, "over").rename(columns={"over": "most", "label": "matrix"})),
+        },
     }
 
 
@@ -538,7 +606,7 @@ def proposals() -> Facts:
 
     How good the model's proposals are for matrices that its weights were not fitted to, see `scripts.held_out`.
     """
-    measured, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
+    measured, df = scripts.read().query(f"n > {any_csr.FEW}"), scripts.paid(apart.read(scripts.PLANS))
     middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
     paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
     return {
@@ -551,7 +619,7 @@ def proposals() -> Facts:
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
-                "pool": len(any_csr.POOLS[values]),
+                "pool": sum(any_csr.takes_part(c, N) for c in any_csr.POOLS[values]),
                 **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
             }
             for v, values in any_csr.ACCURACIES.items()

@@ -459,6 +459,11 @@ def tasks() -> pd.DataFrame:
     )
 
 
+def few(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedups of few columns with what a figure calls their number; df: `facts.proposed`."""
+    return df.assign(columns=df["n"].map("N = {}".format), variant=AUTO_FP32)
+
+
 def neighbours() -> pd.DataFrame:
     """Return what neighbours.csv beside the system has: time, DRAM's bytes, hits in L2."""
     return apart.read(scripts.NEIGHBOURS).assign(

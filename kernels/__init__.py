@@ -6,6 +6,7 @@ It depends on nothing else in its repository, where it is `kernels`; installed, 
 
     made = trial.plan(a, n)                     # a: a sparse matrix of SciPy, CuPy or PyTorch; here a GPU is needed
     out = made(b)                               # out = A · B, an array of B's library: nothing but the launch
+    print(trial.explain(a, n))                  # what decides, the kernel, expected times, and what would be faster
 
 A system's own problems, as the book measures them:
 
@@ -26,7 +27,7 @@ from types import ModuleType
 
 from .contract import Kernel, Operands, PreparedKernel, Problem, require
 from .gpu import NoGpu, open_device
-from .library import Plan, SparseMatrix, load_plan, plan, spmm
+from .library import Plan, SparseMatrix, explain, load_plan, plan, spmm
 
 __all__ = [
     "PreparedKernel",
@@ -36,6 +37,7 @@ __all__ = [
     "Plan",
     "Problem",
     "SparseMatrix",
+    "explain",
     "prepare",
     "load_plan",
     "open_device",

@@ -60,6 +60,8 @@ POOLS: dict[str, tuple[Config, ...]] = {
     #: Of 16-bit types, ranked by the weights of float32's groups, with half of the bytes.
     "half": _SUBWARPS + tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")),
 }
+#: Whose terms the time of cuSPARSE's algorithms is a sum of: one row after another.
+LIKE = Union(1)
 #: Columns of B up to which rows by a few lanes take part, and windows do not, and from which on groups of rows do.
 FEW, SEVERAL = 128, 16
 
@@ -183,7 +185,22 @@ def ranked(accuracy: str, of: Statistics, n: int) -> list[Config]:
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
     pool = (c for c in POOLS[accuracy] if takes_part(c, n) and getattr(c, "order", "") in of.columns)
-    return sorted(pool, key=lambda c: sum(map(mul, weights()[kernel(c, n)], terms(c, of, n, dtype))))
+    return sorted(pool, key=lambda c: expected_us(c, of, n, dtype))
+
+
+def expected_us(config: Config, of: Statistics, n: int, dtype: str = "tf32") -> float:
+    """Return the microseconds that a launch is expected to take. Raises KeyError for what was never fitted."""
+    return sum(map(mul, weights()[kernel(config, n)], terms(config, of, n, dtype)))
+
+
+def library_us(of: Statistics, n: int) -> float:
+    """Return the same of the fastest of cuSPARSE's algorithms for CSR, in float32."""
+    return sum(map(mul, weights()[library(n)], terms(LIKE, of, n)))
+
+
+def library(n: int) -> str:
+    """Return the name of the weights of cuSPARSE's algorithms for n columns."""
+    return f"{'few_' * (n <= FEW)}cusparse"
 
 
 @cache

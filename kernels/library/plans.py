@@ -23,7 +23,7 @@ from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
-from . import current, dense, direct, operands, routes
+from . import current, dense, direct, explanation, operands, routes
 from .current import Buffers
 from .dense import Dense, require_no_grad
 
@@ -159,6 +159,12 @@ class Plan:
         """
         slower = routes.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
         return tuple(note for note in (self._note, slower) if note)
+
+    def explain(self) -> explanation.Explanation:
+        """Return what decided, which kernel it made, the time to expect, and what would be faster; `str` words it."""
+        with current.opened(self._ordinal):
+            how = self._way, self._config, self.n, self.dtype, self.accuracy, self.device
+            return explanation.of_plan(*how, self.prepare_ms)
 
     def __reduce__(self):
         raise TypeError("a plan holds kernels of this process: make another with plan(), or use save() and load_plan()")
@@ -427,6 +433,14 @@ def built(
                 bound = routes.prepare(way, config, p, device)
         device.sync()
     return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note, stream)
+
+
+def explain(a, n: int, **how) -> explanation.Explanation:
+    """Return what decides how A is multiplied by n columns, by which kernel, in which time, and what would be faster.
+
+    how: arguments of `plan`; without tune, nothing is tried, and a plan is made as quickly as that. Print it.
+    """
+    return plan(a, n, **{"tune": False} | how).explain()
 
 
 def spmm(

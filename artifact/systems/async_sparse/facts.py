@@ -606,7 +606,8 @@ def proposals() -> Facts:
 
     How good the model's proposals are for matrices that its weights were not fitted to, see `scripts.held_out`.
     """
-    measured, df = scripts.read().query(f"n > {any_csr.FEW}"), scripts.paid(apart.read(scripts.PLANS))
+    every, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
+    measured, foreseen = every[every["n"] > any_csr.FEW], scripts.held_out(every, "fp32", any_csr.MOST)
     middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
     paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
     return {
@@ -616,6 +617,11 @@ def proposals() -> Facts:
         "plans.needed_us": GOAL["paid"] * middle["saved_us"] + middle["plan_us"] - middle["cost_us"],
         "plans.parts": parts.set_index("what")["value"],
         "model.origin": apart.origin(scripts.CANDIDATES),
+        "foreseen": {
+            f"{whose}.{end}": foreseen[whose].quantile(share)
+            for whose in ("expected", "library")
+            for end, share in (("low", 0.1), ("high", 0.9))
+        },
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {

@@ -303,15 +303,19 @@ def read() -> pd.DataFrame:
             ranked = any_csr.kernel(config, n), np.array(any_csr.terms(config, of[name], n))
             found.append((name, n, text, us, *ranked))
         elif text.startswith("cusparse"):
-            found.append((name, n, text, us, None, None))
+            found.append((name, n, text, us, any_csr.library(n), np.array(any_csr.terms(any_csr.LIKE, of[name], n))))
     return pd.DataFrame(found, columns=[*df, "kernel", "terms"])
 
 
 def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
     """Return kernel -> weights of its terms that are not negative, least squares of relative errors.
 
-    measured: of `read`.
+    measured: of `read`; of cuSPARSE's algorithms the fastest counts.
     """
+    slower = measured["config"].str.startswith("cusparse") & (
+        measured["us"] > measured.groupby(["matrix", "n", "kernel"])["us"].transform("min")
+    )
+    measured = measured[~slower]
     return {
         kernel: tuple(float(f"{weight:.4g}") for weight in weights)
         for kernel, rows in measured.groupby("kernel")
@@ -323,20 +327,24 @@ def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 
     """Return what the model would have chosen among for matrices that it was not fitted to, a tenth of them at a time.
 
     Columns: matrix, n, regret (time of the best of the proposed `most` over that of the best of the pool), first
-    (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR).
+    (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR), expected, library
+    (time over the expected one, of the first proposed and of cuSPARSE's fastest).
     """
     names, found = sorted(measured["matrix"].unique()), []
     pooled = measured["config"].isin({knobs(c) for c in any_csr.POOLS[accuracy]})
-    libraries = measured[measured["config"].str.startswith("cusparse")].groupby(["matrix", "n"])["us"].min()
+    theirs = measured[measured["config"].str.startswith("cusparse")].sort_values("us", kind="stable")
+    libraries = theirs.drop_duplicates(["matrix", "n"]).set_index(["matrix", "n"])
     for fold in range(folds):
         left_out = measured["matrix"].isin(names[fold::folds])
         weights = fit(measured[~left_out])
         ours = measured[left_out & pooled]
         guess = [terms @ weights[kernel] for kernel, terms in zip(ours["kernel"], ours["terms"], strict=True)]
-        for at, us in ours.iloc[np.argsort(guess, kind="stable")].groupby(["matrix", "n"])["us"]:
-            got = us[:most].min()
-            found.append((*at, got / us.min(), us.iloc[0] / us.min(), libraries[at] / got))
-    return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup"])
+        for at, here in ours.assign(guess=guess).sort_values("guess", kind="stable").groupby(["matrix", "n"]):
+            us, library = here["us"], libraries.loc[at]
+            got, off = us[:most].min(), library["us"] / (library["terms"] @ weights[library["kernel"]])
+            first = us.iloc[0] / us.min(), library["us"] / got, us.iloc[0] / here["guess"].iloc[0]
+            found.append((*at, got / us.min(), *first, off))
+    return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup", "expected", "library"])
 
 
 def known(device: Any) -> Iterator[tuple]:

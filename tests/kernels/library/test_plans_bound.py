@@ -21,7 +21,7 @@ from kernels import autotune, formats, jit
 from kernels.async_sparse import any_csr, windows
 from kernels.formats import bcsr, csr, nm, two_four, wcsr
 from kernels.formats.half import Half
-from kernels.library import direct, operands, routes
+from kernels.library import direct, explanation, operands, routes
 from kernels.tensor_core_24 import gpcs
 
 M, K = 128, 192
@@ -176,6 +176,46 @@ def test_csr_that_lies_on_the_gpu_is_multiplied_as_it_is_or_else_by_a_plan(chang
         assert (row_ptr, col_idx, val) == tuple(address(x) for x in (a.row_ptr, a.col_idx, a.val))
         assert given == [address(b), width, address(out), width, M, width, 2.0, 0.0]
         assert config.grid == -(-M // direct.WARPS) * -(-width // (32 * words))
+
+
+# ---------------------------------------------------------------- why a plan is as it is
+
+
+@pytest.mark.parametrize("gpu", [racing.H200, racing.A100], ids=lambda x: x.name)
+@pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
+def test_a_plan_says_what_it_rests_on_and_what_would_be_faster(kind, dtype, accuracy, gpu, pretended):
+    if (kind, dtype) in HOPPER_ONLY and gpu is not racing.H200:
+        pytest.skip("has no kernel on this GPU")
+    pretended(gpu)
+    for n in (1, 64, 512):
+        made = kernels.plan(KINDS[kind], n, dtype=dtype, accuracy=accuracy, tune=False)
+        said, of_csr = made.explain(), isinstance(made.a, csr.Csr)
+        assert (said.m, said.k) == made.shape and made.choice in said.kernel and said.prepare_ms == made.prepare_ms
+        assert (said.longest is not None) == of_csr == bool(said.shared)
+        assert all(1 <= times <= rows for rows, times in said.shared)
+        modelled = of_csr and gpu is racing.H200
+        assert (said.cusparse_us is not None) == (modelled and dtype == "float32")
+        assert said.expected_us is None or 1 < said.expected_us < 1000
+        assert said.on == (explanation.MODELLED if modelled else gpu.name)
+        assert str(said).endswith(said.advice) and str(said.nnz) in str(said)
+    assert str(kernels.explain(KINDS[kind], n, dtype=dtype, accuracy=accuracy)).splitlines()[0] in str(said)
+
+
+@pytest.mark.parametrize(
+    ("expected", "dense", "cusparse", "right"),
+    [
+        (None, None, None, "time it"),
+        (10.0, None, None, "fastest"),
+        (10.0, 20.0, 15.0, "from 400 multiplications on"),
+        (10.0, 20.0, 10.0, "fastest."),
+        (10.0, 8.0, 15.0, "a dense product to be faster: 8 us"),
+        (10.0, 8.0, 7.0, "cuSPARSE to be faster: 7 us"),
+        (10.0, 2000.0, 10.1, "from 20000 multiplications on"),
+    ],
+)
+def test_the_advice_is_what_is_expected_to_be_fastest(expected, dense, cusparse, right):
+    times = {"expected_us": expected, "dense_us": dense, "cusparse_us": cusparse}
+    assert right in explanation.Explanation(9, 9, 9, 5, "float32", "fp32", "x", 2.0, "a GPU", **times).advice
 
 
 # ---------------------------------------------------------------- what CuPy would compile

@@ -1,5 +1,5 @@
-// Packed<T, V>: V neighbouring columns of a row of B or C as they lie in memory, float32 or 16 bits,
-// that travel in one load or store of up to 16 bytes; products and sums of them are float32.
+// Packed<T, V>: V neighbouring columns of a row of B or C as they lie in memory, float32 or 16
+// bits, that travel in one load or store of up to 16 bytes; products and sums of them are float32.
 #pragma once
 
 #include "half.cuh"

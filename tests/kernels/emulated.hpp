@@ -21,11 +21,12 @@
 
 using std::isnan, std::isfinite, std::max, std::min;
 
-struct Place { unsigned x; };
+struct Place { unsigned x, y; };
 static Place blockIdx, blockDim, threadIdx, gridDim;
 struct int4 { int x, y, z, w; };
 struct uint4 { unsigned x, y, z, w; };
 struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 static float2 make_float2(float x, float y) { return {x, y}; }
@@ -154,6 +155,7 @@ template <class T, class U>
 static T atomicExch(T* at, U x) { const T had = *at; *at = x; return had; }
 template <class T, class U>
 static T atomicOr(T* at, U x) { const T had = *at; *at |= x; return had; }
+static unsigned atomicInc(unsigned* at, unsigned most) { const unsigned had = *at; *at = had >= most ? 0 : had + 1; return had; }
 template <class T>
 static T atomicCAS(T* at, T was, T x) { const T had = *at; if (had == was) *at = x; return had; }
 static void __syncwarp() { wait_for(1); }
@@ -162,6 +164,8 @@ static T __shfl_sync(unsigned, T x, int from) { return exchanged(x, [&](auto of,
 static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 template <class T>
 static T __ldg(const T* at) { return *at; }
+template <class T>
+static T __ldcg(const T* at) { return *at; }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffs(int x) { return __builtin_ffs(x); }
 static int __clz(int x) { return x ? __builtin_clz(x) : 32; }
@@ -209,9 +213,9 @@ static void called(void (*kernel)(A...), void** given, std::index_sequence<I...>
     kernel(*(A*)given[I]...);
 }
 template <class... A>
-static void launched(void (*kernel)(A...), int blocks, int threads, void** given)
+static void launched(void (*kernel)(A...), int blocks, int panels, int threads, void** given)
 {
-    gridDim.x = blocks, blockDim.x = threads;
+    gridDim.x = blocks, gridDim.y = panels, blockDim.x = threads;
     work = [&] { called(kernel, given, std::index_sequence_for<A...>{}); };
-    for (int b = 0; b < blocks; ++b) blockIdx.x = b, run_block(threads);
+    for (int b = 0; b < blocks * panels; ++b) blockIdx.x = b % blocks, blockIdx.y = b / blocks, run_block(threads);
 }

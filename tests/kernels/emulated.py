@@ -19,7 +19,7 @@ import pytest
 from pretend import Array, Cupy, Strict, as_array
 
 from kernels import formats, gpu, jit, workspace
-from kernels.async_sparse import planning
+from kernels.async_sparse import planning, subwarp
 from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.distributed import generate
@@ -27,6 +27,16 @@ from kernels.formats import arrays, compress, intake, layout
 
 COMPILE = ("g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-x", "c++")
 SHIM = Path(__file__).with_name("emulated.hpp")
+#: Configurations of rows by a few lanes, and (columns, dtype) that they are run on.
+FEW = tuple(
+    subwarp.Subwarp(rows, slots, columns, quads, rounds)
+    for rows in (1, 2)
+    for slots, columns, quads, rounds in (
+        *((1, 0, True, 0), (8, 0, False, 0), (32, 16, True, 0)),
+        *((1, 0, True, 1), (1, 16, False, 2)),
+    )
+)
+FEW_COLUMNS = ((1, "tf32"), (3, "tf32"), (8, "tf32"), (44, "tf32"), (8, "bfloat16"), (7, "float16"))
 #: What is run of each source.
 ENTRIES = {
     arrays.CHECKS: arrays.CHECKS_ENTRIES,
@@ -55,6 +65,7 @@ ENTRIES = {
             "rounded",
         )
     ),
+    subwarp.SOURCE: tuple(dict.fromkeys(config.entry(n, dtype) for n, dtype in FEW_COLUMNS for config in FEW)),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
     probe.COMPARE: tuple(f"compare<{name}>" for name in probe.ELEMENTS.values()),
@@ -157,7 +168,9 @@ def _copied(address: int, size: int, count: int) -> np.ndarray:
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):
     cells = [np.array([x], np.uint64) if type(x) is int else np.array([x]) for x in arguments]
     given = (ctypes.c_void_p * len(cells))(*(x.ctypes.data for x in cells))
-    getattr(_compiled(source), f"run_{ENTRIES[source].index(entry)}")(blocks, threads, given)
+    panels = blocks[1] if isinstance(blocks, tuple) else 1
+    run = getattr(_compiled(source), f"run_{ENTRIES[source].index(entry)}")
+    run(blocks[0] if isinstance(blocks, tuple) else blocks, panels, threads, given)
 
 
 def _run(source: Path, entry: str, threads: int, block: int, *arguments) -> None:
@@ -167,8 +180,8 @@ def _run(source: Path, entry: str, threads: int, block: int, *arguments) -> None
 @functools.cache
 def _compiled(source: Path):
     runs = "\n".join(
-        f'extern "C" void run_{i}(int blocks, int threads, void** given) '
-        f"{{ launched({entry}, blocks, threads, given); }}"
+        f'extern "C" void run_{i}(int blocks, int panels, int threads, void** given) '
+        f"{{ launched({entry}, blocks, panels, threads, given); }}"
         for i, entry in enumerate(ENTRIES[source])
     )
     text = f"{SHIM.read_text()}\n{_text(source)}\n{runs}\n".encode()
@@ -180,11 +193,22 @@ def _compiled(source: Path):
     return ctypes.CDLL(library)
 
 
-def _text(source: Path) -> str:
-    """A source with its headers in it, but for half.cuh, which is PTX."""
+def _text(source: Path, seen: set[Path] | None = None) -> str:
+    """A source with its headers in it, each once, but for half.cuh, which is PTX.
+
+    One thread runs at a time, so of all other PTX a count is a count, and nothing is fenced or fetched ahead.
+    """
+    seen = set() if seen is None else seen
 
     def included(match) -> str:
-        return "" if match[1] == "half.cuh" else _text(jit.COMMON / match[1])
+        beside = source.with_name(match[1])
+        path = beside if beside.exists() else jit.COMMON / match[1]
+        new = path.name != "half.cuh" and path not in seen
+        seen.add(path)
+        return _text(path, seen) if new else ""
 
     text = source.read_text().replace("#pragma once", "")
+    counted = "before = atomicInc(count, all - 1);\n"
+    text = re.sub(r'asm volatile\(\s*"atom\.release\.gpu\.global\.inc.*?\);\n', counted, text, flags=re.DOTALL)
+    text = re.sub(r'asm volatile\(\s*".*?\);\n', ";\n", text, flags=re.DOTALL)
     return re.sub(r'^#include "([^"]+)"', included, text, flags=re.MULTILINE)

@@ -58,7 +58,10 @@ from artifact.systems.async_sparse.experiments import (
 )
 from artifact.systems.async_sparse.facts import ACCURATE, LAYER, MILLION, SLOW
 from kernels import async_sparse, splitmix
-from kernels.async_sparse import family, operands
+from kernels.async_sparse import any_csr, family, operands
+from kernels.async_sparse.subwarp import Subwarp
+from kernels.async_sparse.windows import Union
+from kernels.autotune import knobs
 from kernels.formats import bcsr, csr, reorder, wcsr
 
 #: Instructions that tell the kernels apart.
@@ -462,6 +465,39 @@ def tasks() -> pd.DataFrame:
 def few(df: pd.DataFrame) -> pd.DataFrame:
     """Return the speedups of few columns with what a figure calls their number; df: `facts.proposed`."""
     return df.assign(columns=df["n"].map("N = {}".format), variant=AUTO_FP32)
+
+
+def decisions(alike: float = 1.5) -> pd.DataFrame:
+    """Return for ranges of N, and rows alike and unlike, the one kernel of float32's accuracy that loses least.
+
+    alike: non-zeros that a column of four rows has. n, rows, points, kernel, over and worst (of its times over the
+    best kernel's, geometric mean and largest), ahead (of cuSPARSE's fastest, geometric mean).
+    """
+    measured, of = scripts.read(), apart.read(scripts.STATISTICS).set_index("matrix")
+    configs, at = {knobs(c): c for c in any_csr.POOLS["fp32"]}, ["matrix", "n"]
+    theirs = measured[measured["config"].str.startswith("cusparse")].groupby(at)["us"].min()
+    df = measured[measured["config"].isin(configs)].join(theirs.rename("library"), on=at)
+    df["over"] = df["us"] / df.groupby(at)["us"].transform("min")
+    df["range"] = pd.cut(df["n"], [0, 1, 16, any_csr.FEW, np.inf], labels=["1", "2 to 16", "17 to 128", "more"])
+    df["rows"] = np.where(df["matrix"].map(of["nnz"] / of["columns_4"]) > alike, "alike", "unlike")
+    found = []
+    for (n, rows), cell in df.groupby(["range", "rows"], observed=True):
+        points = len(cell.drop_duplicates(at))
+        full = cell.groupby("config").filter(lambda x, points=points: len(x) == points)
+        config = full.groupby("config")["over"].agg(records.geomean).idxmin()
+        best = full[full["config"] == config]
+        over, ahead = records.geomean(best["over"]), records.geomean(best["library"] / best["us"])
+        found.append((n, rows, points, _in_words(configs[config]), over, best["over"].max(), ahead))
+    return pd.DataFrame(found, columns=["n", "rows", "points", "kernel", "over", "worst", "ahead"])
+
+
+def _in_words(config: any_csr.Config) -> str:
+    """Return a configuration for CSR as a table calls it."""
+    if isinstance(config, Subwarp):
+        how = f"the longest rows first, {config.rounds} rounds" if config.rounds else f"{config.slots} slots a row"
+        return f"subwarp, groups of {config.rows}, {how}" if config.rows > 1 else f"subwarp, {how}"
+    kind = f"union_rows, groups of {config.rows}" if isinstance(config, Union) else f"windows of {config.window}"
+    return kind + " similar rows" * (config.order != "")
 
 
 def neighbours() -> pd.DataFrame:

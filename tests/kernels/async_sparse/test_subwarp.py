@@ -1,0 +1,37 @@
+"""Rows by a few lanes, run on the host: products of every pattern, by every way of dealing rows out to lanes."""
+
+from functools import partial
+
+import emulated
+import numpy as np
+import pytest
+from matrices import of_lengths, pattern
+from racing import H200
+
+from kernels import async_sparse as system
+from kernels.async_sparse import subwarp
+from kernels.formats import csr, half
+
+#: Rows that are cut, into few parts and many, beside short ones and empty ones.
+CUT = partial(of_lengths, [0, 3, 5000, 70, 1, 1500, 0, 300, 5], 5100)
+
+
+@pytest.mark.parametrize(("n", "dtype"), emulated.FEW_COLUMNS)
+@pytest.mark.parametrize("which", ["cut", "empty windows", "none", "one"])
+def test_the_host_finds_every_product(pretended, which, n, dtype):
+    """Of cut rows twice, since counts of parts have to be 0 again; C is NaN before."""
+    device = pretended(H200)
+    a = CUT(np.random.default_rng(n)) if which == "cut" else pattern(which)
+    p = system.problem_from_csr(a, n, dtype="float32" if dtype == "tf32" else dtype, format="csr", reorder="")
+    there, c = p.device(), half.array_of(p.device().c)
+    read = np.asarray if dtype == "tf32" else half.to_dense
+    given = [x.astype(np.float64) for x in (csr.to_dense(p.host().a), read(p.host().b))]
+    exact, near = np.matmul(*given), np.matmul(*map(np.abs, given)) + 1e-30
+    for config in emulated.FEW:
+        bound = config.prepare("x", p, device)
+        ((_, how, arguments),) = bound.steps
+        for _ in range(1 + (which == "cut")):
+            np.asarray(c).view(np.uint8)[...] = 0xFF
+            emulated._enqueue(None, None, subwarp.SOURCE, config.entry(n, dtype), how.grid, how.block, *arguments)
+            off = np.abs(read(there.c) - exact) / near
+            assert off.max(initial=0) < {"tf32": 1e-6, "bfloat16": 4e-3, "float16": 1e-3}[dtype], config

@@ -61,7 +61,7 @@ def legible(fig) -> None:
         raised = 0.7 if re.search(r"[$].*[_^]", text.get_text()) else 1.0  # an exponent is smaller than its base
         size = text.get_fontsize() * raised / wide
         assert size >= LEAST, f"{text.get_text()!r} has {size:g} points"
-    assert not overlaps(seen)
+    assert not overlaps(seen), overlaps(seen)
     for axis in (axis for ax in fig.get_axes() for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())
         undrawn |= {

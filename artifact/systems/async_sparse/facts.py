@@ -4,7 +4,7 @@ Those of the whole model, a page of its own, are in `prefill.facts`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -498,10 +498,15 @@ def goal(variant: str, df: pd.DataFrame, name: str = "") -> Facts:
 # ---------------------------------------------------------------- few columns, and odd numbers of them
 
 
+@cache
+def foreseen() -> pd.DataFrame:
+    """Return `scripts.held_out` for float32's accuracy."""
+    return scripts.held_out(scripts.read(), "fp32", any_csr.MOST)
+
+
 def proposed() -> pd.DataFrame:
-    """Return `scripts.held_out` for few columns, float32's accuracy."""
-    measured = scripts.read()
-    return scripts.held_out(measured[measured["n"] <= any_csr.FEW], "fp32", any_csr.MOST)
+    """Return `foreseen` for few columns."""
+    return foreseen().query(f"n <= {any_csr.FEW}")
 
 
 @part
@@ -606,8 +611,7 @@ def proposals() -> Facts:
 
     How good the model's proposals are for matrices that its weights were not fitted to, see `scripts.held_out`.
     """
-    every, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
-    measured, foreseen = every[every["n"] > any_csr.FEW], scripts.held_out(every, "fp32", any_csr.MOST)
+    measured, df = scripts.read().query(f"n > {any_csr.FEW}"), scripts.paid(apart.read(scripts.PLANS))
     middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
     paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
     return {
@@ -618,7 +622,7 @@ def proposals() -> Facts:
         "plans.parts": parts.set_index("what")["value"],
         "model.origin": apart.origin(scripts.CANDIDATES),
         "foreseen": {
-            f"{whose}.{end}": foreseen[whose].quantile(share)
+            f"{whose}.{end}": foreseen()[whose].quantile(share)
             for whose in ("expected", "library")
             for end, share in (("low", 0.1), ("high", 0.9))
         },

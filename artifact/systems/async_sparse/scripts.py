@@ -42,7 +42,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -283,6 +283,7 @@ def neighbours(device: Any) -> Iterator[tuple]:
 # ---------------------------------------------------------------- the model of times
 
 
+@cache
 def read() -> pd.DataFrame:
     """Return what was measured: matrix, n, config (knobs, or an algorithm of cuSPARSE), us.
 

@@ -499,9 +499,9 @@ def goal(variant: str, df: pd.DataFrame, name: str = "") -> Facts:
 
 
 @cache
-def foreseen() -> pd.DataFrame:
-    """Return `scripts.held_out` for float32's accuracy."""
-    return scripts.held_out(scripts.read(), "fp32", any_csr.MOST)
+def foreseen(accuracy: str = "fp32") -> pd.DataFrame:
+    """Return `scripts.held_out` for an accuracy."""
+    return scripts.held_out(scripts.read(), accuracy, any_csr.MOST)
 
 
 def proposed() -> pd.DataFrame:
@@ -633,7 +633,7 @@ def proposals() -> Facts:
                 **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
             }
             for v, values in any_csr.ACCURACIES.items()
-            for df in [scripts.held_out(measured, values, any_csr.MOST)]
+            for df in [foreseen(values).query(f"n > {any_csr.FEW}")]
         },
     }
 

@@ -21,7 +21,6 @@ from kernels import async_sparse as system, autotune, formats, jit, padding
 from kernels.async_sparse import any_csr, family, launch, operands, planning, published, subwarp, windows
 from kernels.async_sparse.any_csr import HEIGHTS, Statistics
 from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.subwarp import Subwarp
 from kernels.async_sparse.windows import Union, Windows
 from kernels.autotune.__main__ import systems
 from kernels.contract import Operands
@@ -218,36 +217,6 @@ def test_long_rows_are_cut_into_parts_that_make_them_up(device, most, chunk):
         slot, count, first, size = parts[mine[0, 3]] if len(mine) > 1 else (0, 1, edges[row], 0)
         assert (mine[:, 3] == (mine[0, 3] if len(mine) > 1 else -1)).all() and count == len(mine)
         assert first == edges[row] and (mine[:, 1] == first + size * np.arange(count)).all()
-
-
-@pytest.mark.parametrize(
-    "config", [Subwarp(1, 4), Subwarp(2, 1), Subwarp(1, rounds=1), Subwarp(4, rounds=4, columns=16)]
-)
-def test_teams_have_every_row_once(device, config):
-    """As teams.cuh finds them, of whatever the kernel is given."""
-    lengths = np.random.default_rng(1).integers(0, 70, 400)
-    lengths[[5, 50, 301]] = 900, 7000, 300
-    for n in (1, 7, 41):
-        p = system.problem_from_csr(of_lengths(lengths, 9000), n, dtype="float32", format="csr", reorder="")
-        *_, how, given_ = step_of(config.prepare("x", p, device))
-        x, slots = config.fitted(n, "tf32")
-        made = config.convert(p.device().a, 132, 32 // x.lanes, slots, how.grid[1])
-        groups, room, length = -(-p.m // config.rows), 32 // x.lanes, np.diff(made.row_ptr)
-        blocks = 0 if made.lengthy is None else len(made.lengthy)
-        rows = [row for row in ([] if made.lengthy is None else made.lengthy[:, 0].tolist())]
-        found, warps = list(dict.fromkeys(rows)), (how.grid[0] - blocks) * subwarp.WARPS
-        if made.sorted is None:
-            teams = range(min(warps * (room // slots), groups))
-            found += [group for group in teams if length[group] <= made.most]
-        else:
-            first, used = made.skipped, 0
-            for i, end in enumerate(made.ends):
-                slots = max(1, room >> i)
-                used += -(-(end - first) // (room // slots))
-                found += made.sorted[first:end, 0].tolist()
-                first = max(first, end)
-            assert used <= warps
-        assert sorted(found) == list(range(groups)) and how.grid[1] == -(-n // x.columns)
 
 
 # ------------------------------------------------------------------------------------------ tasks

@@ -275,7 +275,7 @@ def routed() -> dict[str, list[tuple]]:
     """What it is -> (source, entry) of each kernel that a plan on no Hopper may launch; of blocks: `test_blocks`."""
     half_, fp32 = (
         [any_csr.entry_of(c, n, dtype) for c in any_csr.POOLS[pool] for n in sizes if any_csr.takes_part(c, n)]
-        for pool, dtype, sizes in (("half", "bfloat16", (5, 64, 256)), ("fp32", "tf32", (1, 5, 64, 65, 256, 258)))
+        for pool, dtype, sizes in (("half", "bfloat16", (8, 256)), ("fp32", "tf32", (5, 64, 256, 258)))
     )
     return {
         "CSR float32": [job for job in fp32 if job[0] != windows.SOURCE],

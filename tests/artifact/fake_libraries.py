@@ -186,6 +186,7 @@ class Cusparse(Library):
     """
 
     SpMMAlg = dict(DEFAULT=0, CSR_ALG1=4, CSR_ALG2=6, CSR_ALG3=12, BLOCKED_ELL_ALG1=13, BSR_ALG1=14)
+    SpMVAlg = dict(CSR_ALG1=2, CSR_ALG2=3)
     IndexType, IndexBase = SimpleNamespace(INDEX_32I=2), SimpleNamespace(ZERO=0)
     Order, Operation = SimpleNamespace(COL=1, ROW=2), Operation
     #: Kind of a sparse matrix -> the algorithms for it.
@@ -200,6 +201,14 @@ class Cusparse(Library):
 
     def sp_mm_preprocess(self, *arguments):
         self.asked("preprocess", *arguments)
+
+    sp_mv_buffer_size, sp_mv_preprocess = sp_mm_buffer_size, sp_mm_preprocess
+
+    def sp_mv(self, handle, op, alpha, a, x, beta, y, compute, algorithm, buffer):
+        self.asked("multiply", handle, op, alpha, a, x, beta, y, compute, algorithm, buffer)
+        assert op == Operation.NON_TRANSPOSE and compute == F32 and algorithm in (2, 3) and buffer
+        given, out = (at(address, (size,), np.float32) for _, size, address, _ in (self.made[x], self.made[y]))
+        store(out, self._create_csr(*self.made[a][1:])[0] @ given, F32, alpha, beta)
 
     def sp_mm(self, handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer):
         self.asked("multiply", handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer)

@@ -52,7 +52,7 @@ runtime = pytest.importorskip("cuda.bindings.runtime")
 
 
 MODULES = sorted(path.stem for path in (registry.FOLDER.parent / "baselines").glob("[!_]*.py"))
-EVERY = [*MODULES, "cublas.lt", "cublas.tensor", "cublas.dense", "cublas.eight", "cusparse.blocks"]
+EVERY = [*MODULES, "cublas.lt", "cublas.tensor", "cublas.dense", "cublas.eight", "cusparse.blocks", "cusparse.vectors"]
 
 
 class Case(NamedTuple):
@@ -96,6 +96,16 @@ OF_BLOCKS = {
     **{name: (partial(triton_bsr.prepare, name), 0, TRITON, lambda p: 0) for name in triton_bsr.NAMES},
 }
 CASES = {
+    **{
+        f"cusparse_spmv_{algorithm}": Case(
+            partial(cusparse.prepare_vector, algorithm),
+            partial(csr_problem, 37, 1, 50, dtype="float32"),
+            4,
+            MULTIPLY,
+            lambda _: 512,
+        )
+        for algorithm in cusparse.VECTOR_ALGORITHMS
+    },
     "cublas": Case(
         partial(cublas.prepare, "cublas"), lambda: nm_problem(6, 10, 40), 1, ("cublas", "create"), lambda _: 1600
     ),
@@ -452,6 +462,10 @@ ON_GPU = [
     *(
         (f"cusparse_{a}", partial(casper_sparse.problem, m=513, n=n, k=300, density=0.05, seed=n), 1e-6)
         for a, n in product(cusparse.ALGORITHMS, (1, 3, 4, 5, 128, 257))
+    ),
+    *(
+        (f"cusparse_spmv_{a}", partial(casper_sparse.problem, m=513, n=1, k=300, density=0.05, seed=1), 1e-6)
+        for a in cusparse.VECTOR_ALGORITHMS
     ),
     *(("cublas", partial(of_nm.problem, *shape), 1e-6) for shape in ((1, 33, 64, 0.5), (130, 100, 45, 0.5))),
     *(

@@ -20,18 +20,16 @@ CUT = partial(of_lengths, [0, 3, 5000, 70, 1, 1500, 0, 300, 5], 5100)
 @pytest.mark.parametrize("which", ["cut", "empty windows", "none", "one"])
 def test_the_host_finds_every_product(pretended, which, n, dtype):
     """Of cut rows twice, since counts of parts have to be 0 again; C is NaN before."""
-    device = pretended(H200)
+    device, read = pretended(H200), np.asarray if dtype == "tf32" else half.to_dense
     a = CUT(np.random.default_rng(n)) if which == "cut" else pattern(which)
     p = system.problem_from_csr(a, n, dtype="float32" if dtype == "tf32" else dtype, format="csr", reorder="")
-    there, c = p.device(), half.array_of(p.device().c)
-    read = np.asarray if dtype == "tf32" else half.to_dense
+    c = p.device().c
     given = [x.astype(np.float64) for x in (csr.to_dense(p.host().a), read(p.host().b))]
     exact, near = np.matmul(*given), np.matmul(*map(np.abs, given)) + 1e-30
     for config in emulated.FEW:
-        bound = config.prepare("x", p, device)
-        ((_, how, arguments),) = bound.steps
+        ((_, how, arguments),) = (bound := config.prepare("x", p, device)).steps  # whose arrays have to live
         for _ in range(1 + (which == "cut")):
-            np.asarray(c).view(np.uint8)[...] = 0xFF
+            np.asarray(half.array_of(c)).view(np.uint8)[...] = 0xFF
             emulated._enqueue(None, None, subwarp.SOURCE, config.entry(n, dtype), how.grid, how.block, *arguments)
-            off = np.abs(read(there.c) - exact) / near
+            off = np.abs(read(c) - exact) / near
             assert off.max(initial=0) < {"tf32": 1e-6, "bfloat16": 4e-3, "float16": 1e-3}[dtype], config

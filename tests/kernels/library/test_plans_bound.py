@@ -191,12 +191,10 @@ def test_a_plan_says_what_it_rests_on_and_what_would_be_faster(kind, dtype, accu
         made = kernels.plan(KINDS[kind], n, dtype=dtype, accuracy=accuracy, tune=False)
         said, of_csr = made.explain(), isinstance(made.a, csr.Csr)
         assert (said.m, said.k) == made.shape and made.choice in said.kernel and said.prepare_ms == made.prepare_ms
-        assert (said.longest is not None) == of_csr == bool(said.shared)
-        assert all(1 <= times <= rows for rows, times in said.shared)
-        modelled = of_csr and gpu is racing.H200
-        assert (said.cusparse_us is not None) == (modelled and dtype == "float32")
-        assert said.expected_us is None or 1 < said.expected_us < 1000
-        assert said.on == (explanation.MODELLED if modelled else gpu.name)
+        assert (said.longest is not None) == of_csr and all(1 <= times <= rows for rows, times in said.shared)
+        on = explanation.MODELLED if of_csr and gpu is racing.H200 else gpu.name
+        assert said.on == on and (said.expected_us is None or 1 < said.expected_us < 1000)
+        assert (said.cusparse_us is not None) == (on == explanation.MODELLED and dtype == "float32")
         assert str(said).endswith(said.advice) and str(said.nnz) in str(said)
     assert str(kernels.explain(KINDS[kind], n, dtype=dtype, accuracy=accuracy)).splitlines()[0] in str(said)
 

@@ -218,8 +218,7 @@ def prepare_vector(algorithm: str, problem: Problem, device) -> PreparedKernel:
         )
         given = handle, int(cusparse.Operation.NON_TRANSPOSE), ALPHA.ctypes.data, mat, x, BETA.ctypes.data, y
         call = (*given, data, int(cusparse.SpMVAlg[member]))
-        stream = cupy.cuda.get_current_stream()
-        cusparse.set_stream(handle, stream.ptr)
+        cusparse.set_stream(handle, cupy.cuda.get_current_stream().ptr)
 
         def made():
             buffer = cupy.empty(cusparse.sp_mv_buffer_size(*call), cupy.uint8)

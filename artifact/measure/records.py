@@ -669,10 +669,10 @@ def ceilings(gpu_folder: Path) -> dict[str, dict[str, float]]:
 # ---------------------------------------------------------------- arithmetic on records
 
 
-def best_of(df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_best") -> pd.DataFrame:
+def best_of(df: pd.DataFrame, prefix: str | tuple[str, ...] = "cusparse", name: str = "cusparse_best") -> pd.DataFrame:
     """Return `df` with each point's fastest row again, under `name`.
 
-    Only variants that start with `prefix` count.
+    Only variants that start with `prefix`, or one of them, count.
 
     A column `best_of` says which variant that was, and is empty in the other rows. Raises
     ValueError if no variant starts with `prefix`.

@@ -149,7 +149,7 @@ def kernel(config: Config, n: int) -> str:
 
 def terms(config: Config, of: Statistics, n: int, dtype: str = "tf32") -> tuple[float, ...]:
     """`TERMS` of a launch on n columns, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
-    columns, gathered = of.columns[getattr(config, "order", "")], n * DTYPES[dtype][1] / 8e6
+    columns, gathered = of.columns[config.order], n * DTYPES[dtype][1] / 8e6
     if isinstance(config, Subwarp):
         groups, (lanes, slots) = ceil(of.m / config.rows), config.fitted(n, dtype)
         stored: float = columns[HEIGHTS.index(config.rows)]
@@ -184,7 +184,7 @@ def ranked(accuracy: str, of: Statistics, n: int) -> list[Config]:
     """Those of `POOLS` whose order of rows has statistics, the fastest by prediction first."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
-    pool = (c for c in POOLS[accuracy] if takes_part(c, n) and getattr(c, "order", "") in of.columns)
+    pool = (c for c in POOLS[accuracy] if takes_part(c, n) and c.order in of.columns)
     return sorted(pool, key=lambda c: expected_us(c, of, n, dtype))
 
 

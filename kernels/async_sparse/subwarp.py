@@ -93,6 +93,8 @@ class Subwarp:
     #: 0: rows as they come, each with `slots`; else the longest first, with slots for this many rounds of loads.
     rounds: int = 0
 
+    order = ""  # of rows: what is asked of the other configurations for CSR
+
     def fitted(self, n: int, dtype: str) -> tuple[Lanes, int]:
         """(lanes of a row of B, slots that there is room for)."""
         lanes = spread(n, dtype, self.rows, self.columns)

@@ -87,10 +87,11 @@ def of_plan(
         given["dense_us"], given["expected_us"] = routes.both(routes.work_of(way, n), of)
     if config is None or not isinstance(a, csr.Csr):
         return Explanation(**given)
-    found = any_csr.statistics(a, at_a_glance=not getattr(config, "order", ""))
+    ours = isinstance(config, any_csr.Config)
+    found = any_csr.statistics(a, at_a_glance=not (ours and config.order))
     columns = dict(zip(any_csr.HEIGHTS, found.columns[""], strict=True))
     given |= {"longest": found.longest, "shared": tuple((h, found.nnz / max(1, columns[h])) for h in TOGETHER)}
-    if isinstance(config, any_csr.Config) and tuple(device.compute_capability) == (9, 0):
+    if ours and tuple(device.compute_capability) == (9, 0):
         kind = dtype if dtype != "float32" else "tf32"
         given |= {"expected_us": any_csr.expected_us(config, found, n, kind), "on": MODELLED}
         given["cusparse_us"] = any_csr.library_us(found, n) if kind == "tf32" else None

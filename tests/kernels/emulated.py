@@ -168,9 +168,8 @@ def _copied(address: int, size: int, count: int) -> np.ndarray:
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):
     cells = [np.array([x], np.uint64) if type(x) is int else np.array([x]) for x in arguments]
     given = (ctypes.c_void_p * len(cells))(*(x.ctypes.data for x in cells))
-    panels = blocks[1] if isinstance(blocks, tuple) else 1
-    run = getattr(_compiled(source), f"run_{ENTRIES[source].index(entry)}")
-    run(blocks[0] if isinstance(blocks, tuple) else blocks, panels, threads, given)
+    grid = blocks if isinstance(blocks, tuple) else (blocks, 1)
+    getattr(_compiled(source), f"run_{ENTRIES[source].index(entry)}")(*grid, threads, given)
 
 
 def _run(source: Path, entry: str, threads: int, block: int, *arguments) -> None:

@@ -411,9 +411,9 @@ def _runs(run: Run, name: str) -> bool:
 @given
 def with_csr(df: pd.DataFrame) -> pd.DataFrame:
     """Return a record with the rows of "cusparse_csr", where an algorithm for CSR was measured."""
-    if set(VECTOR_ALGORITHMS) & set(df["variant"]):
-        return records.best_of(df, "cusparse_", CSR)
-    return records.best_of(df, "cusparse_alg", CSR) if set(CSR_ALGORITHMS) & set(df["variant"]) else df
+    return (
+        records.best_of(df, ("cusparse_alg", "cusparse_spmv"), CSR) if set(CSR_ALGORITHMS) & set(df["variant"]) else df
+    )
 
 
 def present(folder: Path, most: int | None = None) -> pd.Series:

@@ -57,7 +57,6 @@ from artifact.systems.async_sparse.experiments import (
 from artifact.systems.async_sparse.prefill import facts as prefill
 from artifact.verdicts import sets
 from kernels.async_sparse import any_csr, operands
-from kernels.async_sparse.subwarp import Subwarp
 from kernels.async_sparse.windows import WORK
 
 #: The steps that the source adds up to most of the gain.
@@ -122,7 +121,7 @@ def of(run: Run) -> Iterator[Fact]:
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
         few(),
-        vectors(get("spmv")),
+        goal(AUTO_FP32, get("spmv"), "spmv"),
         odd(get("spmm_odd")),
         goal(AUTO_FP32, get("spmm_few"), "few"),
         tasks(),
@@ -520,21 +519,7 @@ def few() -> Facts:
             **{"origin": apart.origin(scripts.FEW), "matrices": df["matrix"].nunique(), "points": len(df)},
             **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
             **{"slow": (df["speedup"] < SLOW).sum(), **first(least)},
-            "configs": sum(isinstance(c, Subwarp) for c in any_csr.POOLS["fp32"]),
         },
-    }
-
-
-@part
-def vectors(df: pd.DataFrame) -> Facts:
-    """How far a single column is ahead of the fastest that cuSPARSE has for it, and where it is not."""
-    found = speedups(df, [AUTO_FP32], CSR)["speedup"]
-    least = speedups(df, [AUTO_FP32], CSR).nsmallest(1, "speedup")[["label", "speedup"]]
-    return {
-        "spmv": {
-            **{"matrices": len(found), "mean": records.geomean(found), "slow": (found < SLOW).sum()},
-            **first(least.rename(columns={"label": "matrix", "speedup": "least"})),
-        }
     }
 
 

@@ -4,6 +4,7 @@ pattern, orders of sums, memory beside the operands, sizes beyond a grid, and ke
 from dataclasses import replace
 from functools import partial
 
+import emulated
 import numpy as np
 import pytest
 from matrices import PATTERNS, of_lengths, pattern, shuffled
@@ -173,14 +174,7 @@ GROUPS = [
     for chunk, order in ((0, ""), (32, "similar"))
     if rows * loads <= 8
 ]
-FEW = [
-    Subwarp(rows, slots, columns, quads, rounds)
-    for rows in subwarp.GROUP_HEIGHTS
-    for slots, columns, quads, rounds in (
-        *((1, 0, True, 0), (8, 0, False, 0), (32, 16, True, 0)),
-        *((1, 0, True, 1), (1, 16, False, 2)),
-    )
-]
+FEW = sorted({replace(c, rows=rows) for c in emulated.FEW for rows in subwarp.GROUP_HEIGHTS}, key=str)
 HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HALF_BLOCKS for chunk in (0, 32)]
 
 

@@ -164,7 +164,7 @@ def test_candidates_are_the_fastest_by_prediction_and_can_be_made(seed, n, order
         found = any_csr.ranked(accuracy, of, n)
         times = [np.dot(any_csr.weights()[any_csr.kernel(c, n)], any_csr.terms(c, of, n, dtype)) for c in found]
         there = [c for c in pool if any_csr.takes_part(c, n)]
-        assert set(found) == {c for c in there if getattr(c, "order", "") in orders}
+        assert set(found) == {c for c in there if c.order in orders}
         assert (np.diff(times) >= -1e-9 * times[-1]).all()
         for source, entry in (any_csr.entry_of(c, n, dtype) for c in found[:3]):
             assert source.stem == entry.split("<")[0] and source.is_file()

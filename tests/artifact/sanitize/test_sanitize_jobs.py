@@ -238,10 +238,9 @@ def test_a_case_that_fails_does_not_keep_others_from_running():
 
 
 @pytest.mark.gpu
-@pytest.mark.alone
-def test_results_of_all_cases_are_right(device, tmp_path):
-    """As the command runs them first: without a tool, in processes of their own."""
-    for system in cases.find():
-        made = sanitize.run(system, "", tmp_path / system, {}, 300)
-        assert made.is_right, sanitize.details([made])
-        assert Path(tmp_path / system / "cases.jsonl").is_file()
+@pytest.mark.parametrize("system", cases.find())
+def test_results_of_all_cases_are_right(device, system, tmp_path):
+    """As the command runs them first: without a tool, in a process of its own."""
+    made = sanitize.run(system, "", tmp_path, {}, 300)
+    assert made.is_right, sanitize.details([made])
+    assert Path(tmp_path / "cases.jsonl").is_file()

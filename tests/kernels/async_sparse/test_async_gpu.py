@@ -179,22 +179,18 @@ HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HA
 
 
 @gpu
-@pytest.mark.parametrize("which", PATTERNS)
+@pytest.mark.parametrize("n", [1, 77, 260, 2, 3, 8, 12, 40, 100])
 @pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
-def test_every_configuration_on_every_pattern(device, dtype, which):
+def test_every_configuration_on_every_pattern(device, dtype, n):
     """Twice: cut windows and groups are cleared by each launch, and rounded once."""
-    configs = {"float32": FEW + GROUPS + [c for c in OURS if c.exact], "tf32": PUBLISHED + OURS}.get(dtype)
-    configs = configs or FEW + HALVES + [WcsrTile(chunk=32)]
+    others = {"float32": GROUPS + [c for c in OURS if c.exact], "tf32": PUBLISHED + OURS}.get(dtype)
+    configs = FEW + (others or HALVES + [WcsrTile(chunk=32)]) * (n in (1, 77, 260))
     if jit.arch_of(device) not in family.TARGETS:
         configs = [c for c in configs if isinstance(c, Union | Subwarp)]
-    for n in (1, 77, 260):
+    for which in PATTERNS:
         p = of_matrix(pattern(which, SEED % 99), n, dtype)
         for config in configs:
-            exact(p, partial(config.prepare, f"{config}", device=device), device)
-    for n in (2, 3, 8, 12, 40, 100):
-        p = of_matrix(pattern(which, SEED % 99), n, dtype)
-        for config in FEW:
-            exact(p, partial(config.prepare, f"{config}", device=device), device)
+            exact(p, partial(config.prepare, f"{config}, {which}", device=device), device)
 
 
 @gpu

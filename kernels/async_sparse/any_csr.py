@@ -24,7 +24,7 @@ from ..formats.csr import Csr
 from . import planning, subwarp, windows
 from .family import DTYPES, HERE, TARGETS, dtype_of, prepare_config
 from .subwarp import Subwarp
-from .windows import HALF_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
+from .windows import HALF_SOURCE, SHORT_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
 Config = Union | Windows | Subwarp
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
@@ -57,13 +57,13 @@ _SUBWARPS = (
 POOLS: dict[str, tuple[Config, ...]] = {
     "fp32": _SUBWARPS + _UNIONS + _EXACT,
     "tf32": _SUBWARPS + _UNIONS + _EXACT + _TF32,
-    #: Of 16-bit types, ranked by the weights of float32's groups, with half of the bytes.
-    "half": _SUBWARPS + tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")),
+    #: Of 16-bit types, where B and C have them; windows where A's values do as well.
+    "half": _SUBWARPS + tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")) + _TF32,
 }
 #: Whose terms the time of cuSPARSE's algorithms is a sum of: one row after another.
 LIKE = Union(1)
-#: Columns of B up to which rows by a few lanes take part, and windows do not, and from which on groups of rows do.
-FEW, SEVERAL = 128, 16
+#: Columns of B up to which rows by a few lanes take part, and from which on groups of rows do, and windows.
+FEW, SEVERAL, MANY = 128, 16, 64
 
 KERNELS: dict[str, Kernel] = {
     "auto_fp32": Kernel(
@@ -85,8 +85,8 @@ KERNELS: dict[str, Kernel] = {
     "auto_half": Kernel(
         "auto_half",
         HALF_SOURCE,
-        "the fastest of the groups of rows for 16-bit types",
-        "1.5 times auto_fp32, with half of the bytes.",
+        "the fastest of them for 16-bit types: groups of rows, or windows on tensor cores",
+        "1.5 times auto_fp32, with half of the bytes; on finite elements twice that.",
         windows.KERNELS["union_half"].entries,
         spill_free=False,
     ),
@@ -97,7 +97,7 @@ CHOICES: Choices[Config] = Choices(
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
     {"union": Union, "windows": Windows, "subwarp": Subwarp},
-    lambda config: [UNION_SOURCE, HALF_SOURCE, SOURCE, subwarp.SOURCE],
+    lambda config: [UNION_SOURCE, HALF_SOURCE, SOURCE, SHORT_SOURCE, subwarp.SOURCE],
 )
 
 
@@ -132,11 +132,13 @@ def takes_part(config: Config, n: int) -> bool:
     """Whether a configuration is among those that are ranked for n columns."""
     if isinstance(config, Subwarp):
         return config.columns < n <= FEW
-    return n >= SEVERAL if isinstance(config, Union) else n > FEW
+    return n >= (SEVERAL if isinstance(config, Union) else MANY)
 
 
-def kernel(config: Config, n: int) -> str:
-    """Return the name of a configuration's weights for n columns."""
+def kernel(config: Config, n: int, dtype: str = "tf32") -> str:
+    """Return the name of a configuration's weights for n columns; dtype: of B, "tf32" for float32."""
+    if dtype in half.DTYPES:
+        return f"half_{kernel(config, n)}"
     if isinstance(config, Subwarp):
         how = f"rounds_{config.rounds}" if config.rounds else f"slots_{config.slots}"
         return (
@@ -164,9 +166,9 @@ def terms(config: Config, of: Statistics, n: int, dtype: str = "tf32") -> tuple[
         chunk = ceil(max(1, windows.LONG * stored / max(1, groups)) / planning.STEP) * planning.STEP
         together = float(config.unroll)
     else:
-        groups, width = ceil(of.m / config.window), windows.GROUP_COLUMNS * config.groups
+        groups, width = ceil(of.m / config.window), windows.group_columns(dtype) * config.groups
         # Half of the padding to whole slices, on average.
-        stored = columns[HEIGHTS.index(config.window)] + 3.5 * groups
+        stored = columns[HEIGHTS.index(config.window)] + (16 / DTYPES[dtype][1] - 0.5) * groups
         chunk, together = windows.LEAST_CHUNK, planning.STEP
     return (
         1.0,
@@ -190,17 +192,17 @@ def ranked(accuracy: str, of: Statistics, n: int) -> list[Config]:
 
 def expected_us(config: Config, of: Statistics, n: int, dtype: str = "tf32") -> float:
     """Return the microseconds that a launch is expected to take. Raises KeyError for what was never fitted."""
-    return sum(map(mul, weights()[kernel(config, n)], terms(config, of, n, dtype)))
+    return sum(map(mul, weights()[kernel(config, n, dtype)], terms(config, of, n, dtype)))
 
 
-def library_us(of: Statistics, n: int) -> float:
-    """Return the same of the fastest of cuSPARSE's algorithms for CSR, in float32."""
-    return sum(map(mul, weights()[library(n)], terms(LIKE, of, n)))
+def library_us(of: Statistics, n: int, dtype: str = "tf32") -> float:
+    """Return the same of the fastest of cuSPARSE's algorithms for CSR that are right."""
+    return sum(map(mul, weights()[library(n, dtype)], terms(LIKE, of, n, dtype)))
 
 
-def library(n: int) -> str:
-    """Return the name of the weights of cuSPARSE's algorithms for n columns."""
-    return f"{'few_' * (n <= FEW)}cusparse"
+def library(n: int, dtype: str = "tf32") -> str:
+    """Return the name of the weights of cuSPARSE's algorithms for n columns; dtype: of B, "tf32" for float32."""
+    return f"{'half_' * (dtype in half.DTYPES)}{'few_' * (n <= FEW)}cusparse"
 
 
 @cache
@@ -229,7 +231,9 @@ def fits(config: Config, problem: Problem, device) -> bool:
     """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
     if not isinstance(config, Windows):
         return True
-    return jit.arch_of(device) in TARGETS and (not config.exact or windows.splits(problem.device().a))
+    a, dtype = problem.device().a, dtype_of(problem.device().b)
+    taken = half.first_not_held(a.val, dtype) is None if dtype in half.DTYPES else not config.exact or windows.splits(a)
+    return jit.arch_of(device) in TARGETS and taken
 
 
 def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Config]:
@@ -263,9 +267,10 @@ def entry_of(config: Config, n: int, dtype: str = "tf32") -> tuple[Path, str]:
     """(source, template instantiation) of a configuration on n columns of B; dtype: of B, "tf32" for float32."""
     if isinstance(config, Subwarp):
         return subwarp.SOURCE, config.entry(n, dtype)
+    in_half = dtype in half.DTYPES
     if isinstance(config, Windows):
-        return SOURCE, config.entry()
-    return HALF_SOURCE if dtype in half.DTYPES else UNION_SOURCE, windows.fitted(config, n, dtype).entry(dtype)
+        return SHORT_SOURCE if in_half else SOURCE, config.entry(dtype)
+    return HALF_SOURCE if in_half else UNION_SOURCE, windows.fitted(config, n, dtype).entry(dtype)
 
 
 FAMILIES = {

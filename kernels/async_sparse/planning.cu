@@ -133,29 +133,32 @@ __device__ __forceinline__ float tf32(float x)
 }
 
 // Windows for windows.cu: (columns / 8, parts, rows, 2, 4), zeros before, as planning.sliced says;
-// parts 2: TF32 and what is left.
-template <int = 0>
+// parts 2: TF32 and what is left. In 16 bits (columns / 16, 1, rows, 2, 8).
+template <class E>
 __global__ void __launch_bounds__(THREADS)
     sliced(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
-           const float* __restrict__ val, const int* __restrict__ first,
-           const int* __restrict__ groups, int m, int nnz, int rows, int parts,
-           int* __restrict__ to_idx, float* __restrict__ to_val)
+           const E* __restrict__ val, const int* __restrict__ first, const int* __restrict__ groups,
+           int m, int nnz, int rows, int parts, int* __restrict__ to_idx, E* __restrict__ to_val)
 {
+    constexpr int HALF = 16 / sizeof(E);  // of a line of 32 bytes
     const int e = blockIdx.x * THREADS + threadIdx.x;
     if (e >= nnz) return;
     const int row = owner(row_ptr, 0, m, e), column = __ldg(col_idx + e), inside = row % rows;
     const int at = groups[row / rows] + place(row_ptr, col_idx, first, m, rows, row, column);
     if (first[e + 1] != first[e]) to_idx[at] = column;
-    const int half = at / 4 % 2 ^ inside / 4 % 2;
-    float* to = to_val + ((size_t)(at / 8) * parts * rows + inside) * 8 + half * 4 + at % 4;
-    const float x = val[e];
+    const int half = at / HALF % 2 ^ inside / 4 % 2;
+    E* to = to_val + ((size_t)(at / (2 * HALF)) * parts * rows + inside) * (2 * HALF) +
+            half * HALF + at % HALF;
+    const E x = val[e];
     if (parts == 1) {
         *to = x;
         return;
     }
-    const float big = tf32(x);
-    to[0] = big;
-    to[(size_t)rows * 8] = isfinite(big) ? tf32(x - big) : 0.f;
+    if constexpr (sizeof(E) == 4) {
+        const float big = tf32(x);
+        to[0] = big;
+        to[(size_t)rows * 8] = isfinite(big) ? tf32(x - big) : 0.f;
+    }
 }
 
 // ---- tasks (planning.py): of rows, groups or windows, all of which are called rows here

@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, step
-from ..formats import compress, csr, intake
+from ..formats import compress, csr, half, intake
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from ..lazy import cupy
@@ -163,25 +163,28 @@ def grouped(a: Csr, rows: int, chunk: int, block: int) -> tuple[Any, Any, Any, T
         return begin, col_idx, val, _made(on, begin, counts, block), counts.chunk
 
 
-def sliced(a: Csr, rows: int, pad: int, exact: bool) -> tuple[Any, Any, Any]:
-    """(row_ptr, col_idx, slices) of windows of `rows` rows, padded to `pad` columns, as windows.cu reads them.
+def sliced(a: Csr, rows: int, dtype: str, exact: bool) -> tuple[Any, Any, Any]:
+    """(row_ptr, col_idx, slices) of windows of `rows` rows, padded to whole slices, as windows.cu reads them.
 
     slices: float32 (columns / 8, 1 or, exact, 2, rows, 2, 4): values of 8 columns, a line of 32 bytes for each row of
     the window, whose halves change places where row // 4 is odd (32-byte swizzle); exact: values rounded to TF32, and
-    their rests, rounded likewise. Columns of A ascend in every row.
+    their rests, rounded likewise. dtype: of 16 bits: bit patterns of 16 columns, (columns / 16, 1, rows, 2, 8);
+    "tf32": float32. Columns of A ascend in every row.
     """
-    parts = 1 + exact
+    parts, in_half = 1 + exact, dtype in half.DTYPES
+    pad, kind = (16, "unsigned short") if in_half else (8, "float")
+    val = half.to_bits(a.val, dtype) if in_half else a.val
     first, begin, columns = groups(a, rows, pad)
     with On(SOURCE) as on:
         col_idx = cupy.empty(columns, np.int32)
         col_idx.data.memset_async(0xFF, col_idx.nbytes)  # -1
-        slices = cupy.zeros((columns // 8, parts, rows, 2, 4), np.float32)
+        slices = cupy.zeros((columns // pad, parts, rows, 2, pad // 2), val.dtype)
         on.launch(
-            "sliced<0>",
+            f"sliced<{kind}>",
             a.nnz,
             a.row_ptr,
             a.col_idx,
-            a.val,
+            val,
             first,
             begin,
             *ints(a.m, a.nnz, rows, parts),
@@ -291,12 +294,13 @@ def fixed_tasks(row_ptr, chunk: int) -> Tasks:
     return Tasks(table.astype(xp.int32), xp.flatnonzero(parts > 1).astype(xp.int32))
 
 
-def parts(row_ptr, cut, chunk: int) -> np.ndarray | None:
+def parts(row_ptr, cut, chunk: int, most: int = 2) -> np.ndarray | None:
     """Return the parts of the windows `cut` that `tasks(row_ptr, chunk)` makes, on the host, for in_order.cuh.
 
     int32 (cut windows, 4): first slot, parts, first column, columns of each part but the last. Each part has a slot for
-    its sums, those of a window side by side. None where no window has more than two, whose sum is the same either way
-    round. row_ptr: int32 (windows + 1,); cut: `Tasks.cut`; NumPy or CuPy. Raises ValueError where slots are too many.
+    its sums, those of a window side by side. None where no window has more than `most`: the sum of two is the same
+    either way round. row_ptr: int32 (windows + 1,); cut: `Tasks.cut`; NumPy or CuPy. Raises ValueError where slots are
+    too many.
     """
     # As long as there are rows, at most, and no GPU has to compile anything for it.
     edges, which = (formats.to_host(x).astype(np.int64) for x in (row_ptr, cut))
@@ -309,16 +313,18 @@ def parts(row_ptr, cut, chunk: int) -> np.ndarray | None:
         count.sum() <= INT32_MAX,
         f"cut windows have {count.sum()} parts, but kernels count up to {INT32_MAX}: use longer ones",
     )
-    return np.stack([slot, count, first, size], axis=1).astype(np.int32) if count.max(initial=0) > 2 else None
+    return np.stack([slot, count, first, size], axis=1).astype(np.int32) if count.max(initial=0) > most else None
 
 
-def slots(of: np.ndarray | None, strips: int, window: int, width: int) -> tuple:
-    """Return what a kernel's arguments end with to add up parts in one order, none without parts.
+def slots(of: np.ndarray | None, strips: int, window: int, width: int, always: bool = False) -> tuple:
+    """Return what a kernel's arguments end with to add up parts in one order; without parts none, or empty ones.
 
-    strips: ranges of columns of C that different warps add up. Launches write the second array and the last one.
+    strips: ranges of columns of C that different warps add up. always: of a kernel that has no other way. Launches
+    write the second array and the last one.
     """
-    if of is None:
+    if of is None and not always:
         return ()
+    of = np.empty((0, 4), np.int32) if of is None else of
     count = np.int32(of[:, 1].sum())
     sums = cupy.empty((count, window, width), cupy.float32)
     return cupy.asarray(of), cupy.zeros((strips, count), cupy.uint32), count, sums

@@ -35,7 +35,7 @@
 //            STAGES  of the ring
 //            EXACT   whether float32 operands are multiplied in three products
 //            InOrder none, or the types of what Slots has
-#include "windows.cuh"
+#include "windows_tf32.cuh"
 
 template <int W, int GROUPS, int STAGES, bool EXACT, class... InOrder>
 __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
@@ -50,8 +50,9 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
 {
     static_assert(W == 8 || W == 16 || W == 32 || W == 64, "windows have 8, 16, 32 or 64 rows");
     static_assert(GROUPS == 1 || GROUPS == 2, "one or two warpgroups multiply");
-    using S = Shared<W, GROUPS, STAGES, EXACT>;
-    constexpr int PITCH = S::PITCH, SLICE = S::SLICE,
+    constexpr int SLICE = W * 32 * (1 + EXACT);  // bytes: the big parts, then the small ones
+    using S = Shared<float, SLICE, GROUPS, STAGES>;
+    constexpr int PITCH = S::PITCH, SLICES = STEP / S::ROWS,
                   PART = EXACT && W > 16 ? 2 : SLICES;  // slices at once
     extern __shared__ __align__(1024) unsigned char dynamic[];
     auto& shared = *reinterpret_cast<S*>(dynamic);
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
 
     if (group == GROUPS) {
         give_registers<56>();
-        produce<W, GROUPS, STAGES, EXACT>(
+        produce<float, SLICE, GROUPS, STAGES>(
             tiles, shared, full, empty, b, pitch, col_idx, values, warp, lane);
         return;
     }

@@ -1,7 +1,8 @@
-// The parts of windows.cu: its shared memory, the order of its tiles, its producers, and how a tile
-// is stored.
+// What windows.cu and windows_half.cu share: shared memory, the order of tiles, and the producers.
 //
 // Template:  as in windows.cu
+//            E      float, or unsigned short for 16 bits
+//            SLICE  bytes of a slice's values
 #pragma once
 
 #include "consume.cuh"
@@ -11,19 +12,19 @@
 #include "step.cuh"
 #include "tf32_left.cuh"
 
-constexpr int SLICES = 4;  // of a step, 8 columns of a window each
+constexpr int STEP = 32;  // columns of a window that are gathered together, 8 by each producer warp
 
-template <int W, int GROUPS, int STAGES, bool EXACT>
+template <class E, int SLICE, int GROUPS, int STAGES>
 struct Shared {
-    static constexpr int M = 128 * GROUPS,
+    static constexpr int ROWS = 32 / sizeof(E),  // of B that a slice names
+        WIDTH = 512 / sizeof(E), UNIT = 16 / sizeof(E);  // columns of a warpgroup, and of 16 bytes
+    static constexpr int M = WIDTH * GROUPS,
                          PITCH =
                              M +
-                             8;  // columns of C in a tile; floats from a gathered row to the next
-    static constexpr int SLICE =
-        W * 32 * (1 + EXACT);  // bytes of its values: the big parts, then the small ones
+                             8;  // columns of C in a tile; elements from a gathered row to the next
 
-    unsigned char values[STAGES][SLICES * SLICE];  // aligned to 256 bytes
-    float gathered[STAGES][8 * SLICES * PITCH];
+    unsigned char values[STAGES][STEP / ROWS * SLICE];  // aligned to 256 bytes
+    E gathered[STAGES][STEP * PITCH];
 };
 
 struct Tile {
@@ -83,52 +84,54 @@ struct Steps {
     }
     __device__ __forceinline__ void next()
     {
-        if ((at += 8 * SLICES) >= it.end) tiles.next(), open();
+        if ((at += STEP) >= it.end) tiles.next(), open();
     }
 };
 
-// The part of the four producer warps: warp i copies slice i of each step. The numbers of rows are
-// loaded two steps ahead.
-template <int W, int GROUPS, int STAGES, bool EXACT>
+// The part of the four producer warps: warp i gathers the i-th 8 rows of each step. The numbers of
+// rows are loaded two steps ahead.
+template <class E, int SLICE, int GROUPS, int STAGES>
 __device__ __forceinline__ void
-produce(const Tasks& tiles, Shared<W, GROUPS, STAGES, EXACT>& shared, Barrier* full, Barrier* empty,
-        const float* __restrict__ b, int pitch, const int* __restrict__ col_idx,
+produce(const Tasks& tiles, Shared<E, SLICE, GROUPS, STAGES>& shared, Barrier* full, Barrier* empty,
+        const E* __restrict__ b, int pitch, const int* __restrict__ col_idx,
         const unsigned char* __restrict__ values, int warp, int lane)
 {
-    using S = Shared<W, GROUPS, STAGES, EXACT>;
+    using S = Shared<E, SLICE, GROUPS, STAGES>;
+    constexpr int EIGHT = SLICE * 8 / S::ROWS;  // bytes of values for 8 rows
     struct Step {
         int at, live, column,
-            row;  // live: its slices, 0: there is no step; row: that lane % 8 is to name
+            row;  // live: its eights of rows, 0: there is no step; row: that lane % 8 is to name
     };
     Steps steps(tiles);
     const auto look = [&] {
         Step s = {0, 0, 0, -1};
         if (steps.more()) {
-            s.at = steps.at, s.live = min(SLICES, (steps.it.end - steps.at) / 8),
+            s.at = steps.at, s.live = min(STEP / 8, (steps.it.end - steps.at) / 8),
             s.column = steps.it.panel * S::M;
             if (warp < s.live) s.row = __ldg(col_idx + s.at + 8 * warp + lane % 8);
             steps.next();
         }
         return s;
     };
-    const unsigned to = shared_address(shared.gathered[0]) + (8 * warp * S::PITCH + 4 * lane) * 4;
+    const unsigned to = shared_address(shared.gathered[0]) +
+                        (8 * warp * S::PITCH + S::UNIT * lane) * (int)sizeof(E);
     Place<STAGES> place;
     Step now = look(), then = look();
     while (now.live) {
         const Step later = look();
         wait(&empty[place.stage], place.parity ^ 1);  // the first round finds every stage empty
         if (warp == 0 && lane == 0) {
-            const int bytes = now.live * S::SLICE;
+            const int bytes = now.live * EIGHT;
             arrive_expect(&full[place.stage], bytes);
-            bulk_load(shared.values[place.stage], values + (size_t)(now.at / 8) * S::SLICE, bytes,
+            bulk_load(shared.values[place.stage], values + (size_t)(now.at / 8) * EIGHT, bytes,
                       &full[place.stage]);
         }
         __syncwarp();
         if (warp < now.live) {
-            const float* from[GROUPS];
+            const E* from[GROUPS];
 #pragma unroll
             for (int i = 0; i < GROUPS; ++i)  // beyond the row: anything, not stored
-                from[i] = b + min(now.column + 128 * i + 4 * lane, pitch - 4);
+                from[i] = b + min(now.column + S::WIDTH * i + S::UNIT * lane, pitch - S::UNIT);
             const unsigned here = to + place.stage * (int)sizeof(shared.gathered[0]);
 #pragma unroll
             for (int r = 0; r < 8; ++r) {
@@ -137,154 +140,12 @@ produce(const Tasks& tiles, Shared<W, GROUPS, STAGES, EXACT>& shared, Barrier* f
 #pragma unroll
                 for (int i = 0; i < GROUPS; ++i)
                     cp_async_or_zeros<16, CG>(
-                        here + (r * S::PITCH + 128 * i) * 4, from[i] + down, row >= 0);
+                        here + (r * S::PITCH + S::WIDTH * i) * (int)sizeof(E), from[i] + down,
+                        row >= 0);
             }
         }
         cp_async_arrive(&full[place.stage]);
         place.next();
         now = then, then = later;
     }
-}
-
-// x rounded to TF32, to the nearest; returns the rest such that wgmma, which cuts off what TF32 has
-// not, rounds it likewise. NaN and infinity stay in x.
-__device__ __forceinline__ unsigned halve(unsigned& x)
-{
-    const float all = __uint_as_float(x);
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(all));
-    return __float_as_uint(all - __uint_as_float(x)) + 0x1000;
-}
-__device__ __forceinline__ uint4 halve(uint4& x)
-{
-    return {halve(x.x), halve(x.y), halve(x.z), halve(x.w)};
-}
-
-// What a warpgroup adds up: 2 x 64 columns of C of a window's W rows.
-template <int W, int GROUPS, bool EXACT>
-struct Sums {
-    static constexpr int PITCH = 128 * GROUPS + 8, SLICE = W * 32 * (1 + EXACT);  // Shared's
-    static constexpr bool BOTH =
-        EXACT && W <= 16;            // big B times both parts of A at once, side by side
-    static constexpr int E = W / 2;  // accumulators of a thread
-    float acc[2][BOTH ? W : E], rest[2][BOTH ? E : 1], sum[2][EXACT ? E : 1];
-
-    __device__ __forceinline__ void clear()
-    {
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-            for (int j = 0; j < E; ++j) {
-                acc[i][j] = 0.f;
-                if constexpr (EXACT) sum[i][j] = 0.f;
-            }
-    }
-
-    // Multiplies COUNT slices; gathered: this lane's of B; values: theirs; add: to what acc holds.
-    template <int COUNT>
-    __device__ __forceinline__ void
-    multiply(const float* gathered, const unsigned char* values, bool add)
-    {
-        uint4 big[COUNT][2], small[EXACT ? COUNT : 1][2];
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            const float4 x = *reinterpret_cast<const float4*>(gathered + 8 * k * PITCH);
-            const float4 y = *reinterpret_cast<const float4*>(gathered + (8 * k + 4) * PITCH);
-            big[k][0] = bits(x.x, x.y, y.x, y.y);
-            big[k][1] = bits(x.z, x.w, y.z, y.w);
-            if constexpr (EXACT)
-#pragma unroll
-                for (int i = 0; i < 2; ++i) small[k][i] = halve(big[k][i]);
-        }
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k)
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                pin(big[k][i]);
-                if constexpr (EXACT) pin(small[k][i]);
-            }
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            const unsigned char* at = values + k * SLICE;
-            const unsigned long long right = k_major<32>(at);
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-                if constexpr (BOTH) {
-                    WgmmaTf32<2 * W>::dense(acc[i], big[k][i], right, k > 0);
-                    WgmmaTf32<W>::dense(rest[i], small[k][i], right, k > 0);
-                } else if constexpr (EXACT) {
-                    WgmmaTf32<W>::dense(acc[i], small[k][i], right, k > 0);
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], k_major<32>(at + W * 32), true);
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], right, true);
-                } else {
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], right, k > 0 || add);
-                }
-        }
-        wgmma_commit();
-        wgmma_wait<0>();  // meanwhile other warpgroups' instructions run
-        if constexpr (EXACT) {
-            settle(acc);
-            if constexpr (BOTH) settle(rest);
-            add_up();
-        }
-    }
-
-    // 3xTF32: a product, or big B times both parts of A and small B times the big part.
-    __device__ __forceinline__ void add_up()
-    {
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-            for (int j = 0; j < E; ++j) {
-                if constexpr (BOTH) sum[i][j] += acc[i][j] + (acc[i][E + j] + rest[i][j]);
-                else sum[i][j] += acc[i][j];
-            }
-    }
-};
-
-// This lane's 4 columns of C, from `column` on, of 2 rows in every 8: stored, or added where the
-// window is cut.
-template <int W>
-__device__ __forceinline__ void put_tile(const float (&acc)[2][W / 2], const int* order, float* c,
-                                         int m, int width, const Tile& it, int column, int t)
-{
-#pragma unroll
-    for (int j = 0; j < W / 4; ++j) {
-        const int p = it.window * W + j / 2 * 8 + 2 * t + j % 2, d = j / 2 * 4 + j % 2;
-        if (p >= m) continue;
-        float* to = c + (size_t)row_of(order, p) * width + column;
-        const float4 x = {acc[0][d], acc[0][d + 2], acc[1][d], acc[1][d + 2]};
-        if (it.cut < 0) *reinterpret_cast<float4*>(to) = x;
-        else add4(to, x);
-    }
-}
-
-// Of a cut window adds this warp's part to the others' (in_order.cuh); true where acc is to be
-// stored, as a whole window's is.
-template <int W>
-__device__ __forceinline__ bool
-add_tile_in_order(float (&acc)[2][W / 2], const Slots& to, const Tile& it, int strip, int column,
-                  int width, int t)
-{
-    constexpr int LOADS = W / 4;  // as put_tile has them
-    vec<4> x[LOADS];
-#pragma unroll
-    for (int j = 0; j < LOADS; ++j) {
-        const int d = j / 2 * 4 + j % 2;
-        x[j] = {{acc[0][d], acc[0][d + 2], acc[1][d], acc[1][d + 2]}};
-    }
-    const auto offset = [&](int j) { return (unsigned)(j / 2 * 8 + 2 * t + j % 2) * width; };
-    const auto inside = [&](int) { return column < width; };
-    const bool whole = add_in_order<W == 8    ? 4
-                                    : W == 16 ? 2
-                                              : 1>(
-        x, to.parts + it.cut, it.first, to.counts + (size_t)strip * to.slots, to.sums + column,
-        (size_t)W * width, offset, inside);
-#pragma unroll
-    for (int j = 0; j < LOADS; ++j) {
-        const int d = j / 2 * 4 + j % 2;
-        acc[0][d] = x[j].at[0], acc[0][d + 2] = x[j].at[1], acc[1][d] = x[j].at[2],
-        acc[1][d + 2] = x[j].at[3];
-    }
-    return whole;
 }

@@ -3,6 +3,7 @@
     wcsr           the source's kernel for windows (WCSR) of 64 rows padded to 8 columns (section IV-A), with its parts
                    as variants: tasks or whole windows, and their sizes
     windows        windows of 8 to 64 rows with roles exchanged, in TF32, or in 3xTF32 for float32 operands
+    windows_half   the same with A, B and C in 16 bits
     union_rows     groups of 1 to 8 rows on CUDA cores, exact float32: each row of B that a group names is fetched once
                    for all of them; a group is a window without padding, and single rows are CSR itself
     union_half     the same with B and C in 16 bits, and float32 products and sums
@@ -44,13 +45,13 @@ from .family import (
     require_hopper,
 )
 
-WCSR_SOURCE, SOURCE = HERE / "wcsr.cu", HERE / "windows.cu"
+WCSR_SOURCE, SOURCE, SHORT_SOURCE = HERE / "wcsr.cu", HERE / "windows.cu", HERE / "windows_half.cu"
 UNION_SOURCE, HALF_SOURCE = HERE / "union_rows.cu", HERE / "union_half.cu"
 PAD = 8  #: columns
 WIDTHS = (64, 128, 256)  #: of a tile of wcsr
 CHUNKS = (256, 512, 1024, 2048)  #: of its tasks
 HEIGHTS = (8, 16, 32, 64)  #: rows of a window: what wgmma has as its narrow side, and no more than the source
-SLICES, GROUP_COLUMNS = 4, 128  #: of a step; columns of C that a warpgroup multiplies
+STEP, GROUP_BYTES = 32, 512  #: rows of B of a step; bytes of each that a warpgroup multiplies
 LEAST_CHUNK = 256  #: columns of a window that are not cut
 MOST_STAGES = 8
 #: Bytes of shared memory of an SM and of a block, without what the driver and barriers take of each block.
@@ -182,11 +183,11 @@ class WcsrTile:
 
 @dataclass(frozen=True)
 class Windows:
-    """A configuration of windows.cu."""
+    """A configuration of windows.cu, or of windows_half.cu, which has no 3xTF32."""
 
     window: int = 16  #: rows: 8, 16, 32 or 64
-    #: Warpgroups that multiply 128 columns of C each: 1, and two blocks share an SM, or 2; 0: as many as C has columns
-    #: for.
+    #: Warpgroups that multiply 128 columns of C each, 256 in 16 bits: 1, and two blocks share an SM, or 2; 0: as many
+    #: as C has columns for.
     groups: int = 2
     exact: bool = False  #: 3xTF32 for float32 operands; otherwise TF32
     #: Columns of a window in a task at most; 0: windows stay whole; -1: by the load of a block.
@@ -194,21 +195,24 @@ class Windows:
     longest_first: bool = True  #: the order of tasks; otherwise window after window
     order: str = ""  #: of rows: one of `planning.ORDERS`
     #: Parts of a cut window are added up in one order (in_order.cuh), so that results repeat bit by bit; otherwise as
-    #: they are done, which windows of three parts and more can tell.
+    #: they are done, which windows of three parts and more can tell. In 16 bits they always are.
     in_order: bool = field(default=False, metadata=choices.UNSAID)
 
-    def entry(self) -> str:
-        """Return the template instantiation."""
+    def entry(self, dtype: str = "tf32") -> str:
+        """Return the template instantiation; dtype: of B, "tf32" for float32."""
+        if dtype in half.DTYPES:
+            return instance("windows_half", dtype, self.window, self.groups, stages(self, dtype))
         last = planning.IN_ORDER * self.in_order
         return instance("windows", self.window, self.groups, stages(self), self.exact, *last)
 
-    def convert(self, a: Csr, blocks: int, panels: int) -> planning.Prepared:
-        """Windows of A, which lies on a GPU. blocks: that run at a time; panels: tiles along n."""
+    def convert(self, a: Csr, blocks: int, panels: int, dtype: str = "tf32") -> planning.Prepared:
+        """Windows of A, which lies on a GPU. blocks: that run at a time; panels: tiles along n; dtype: as `entry`."""
         order, rows = planning.ordered(planning.ascending(a), self.order)
-        row_ptr, col_idx, slices = planning.sliced(rows, self.window, PAD, self.exact)
+        row_ptr, col_idx, slices = planning.sliced(rows, self.window, dtype, self.exact)
         chunk = self.chunk if self.chunk >= 0 else balanced(col_idx.size * panels / blocks)
         work, _ = planning.tasks(row_ptr, chunk, longest_first=self.longest_first)
-        parts = planning.parts(row_ptr, work.cut, chunk) if self.in_order else None
+        in_half = dtype in half.DTYPES
+        parts = planning.parts(row_ptr, work.cut, chunk, 2 - in_half) if self.in_order or in_half else None
         held = planning.bytes_of((order, col_idx, slices))
         return planning.Prepared(order, col_idx, slices, work, parts, held + work.nbytes)
 
@@ -216,12 +220,15 @@ class Windows:
         """Return a configuration ready to run. `prepare_ms` is the conversion of A, CSR, into slices and tasks.
 
         Where a window is cut into three parts or more, the order of their additions, and with it the last bits of C,
-        changes from launch to launch unless the configuration is `in_order`. Launches of one `Launch` must not overlap
-        where windows are cut. Raises ValueError where A is not CSR, B and C are not row-major float32, the GPU has no
-        wgmma, TF32 would lose digits, or 3xTF32 would make NaN of infinity.
+        changes from launch to launch unless the configuration is `in_order`, as it is in 16 bits. Launches of one
+        `Launch` must not overlap where windows are cut. Raises ValueError where A is not CSR, B and C are not
+        row-major, the GPU has no wgmma, TF32 or the 16 bits of B would lose digits of A, or 3xTF32 would make NaN of
+        infinity.
         """
         require_hopper(name, device)
-        groups = self.groups or 1 + (problem.n > GROUP_COLUMNS)
+        dtype = dtype_of(problem.device().b)
+        width = group_columns(dtype)
+        groups = self.groups or 1 + (problem.n > width)
         require(
             self.window in HEIGHTS and groups in (1, 2),
             f"windows have {self.window} rows for {groups} warpgroups, but must have "
@@ -229,19 +236,26 @@ class Windows:
         )
         operands = problem.device()
         require_rows(name, operands)
+        in_half = dtype in half.DTYPES
         require(
-            dtype_of(operands.b) == "tf32",
-            f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
+            (name not in CONFIGS or in_half == (name == "windows_half")) and not (in_half and self.exact),
+            f"{name} is not made for B in {'float32' if dtype == 'tf32' else dtype}: use "
+            f"{'windows_half' if in_half else 'windows'}",
         )
-        if not self.exact:
+        if in_half:
+            require(
+                half.first_not_held(operands.a.val, dtype) is None,
+                f"{name} multiplies A in {dtype}, which would lose digits of its values: use union_half",
+            )
+        elif not self.exact:
             require_tf32(name, operands)
         require(
             not self.exact or splits(operands.a),
             f"{name} multiplies in 3xTF32, but A has values that are infinite or as good as that: use union_rows",
         )
         blocks = device.properties.multiprocessor_count * (3 - groups)
-        panels = ceil(problem.n / (GROUP_COLUMNS * groups))
-        made, prepare_ms = timed(lambda: self.convert(operands.a, blocks, panels))
+        panels = ceil(problem.n / (width * groups))
+        made, prepare_ms = timed(lambda: self.convert(operands.a, blocks, panels, dtype))
         config = replace(self, groups=groups, in_order=made.parts is not None)
         count = len(made.work.table)
         require(
@@ -250,36 +264,44 @@ class Windows:
         )
         dense = lines(operands, device, by_rows=True)
         width = dense.c.shape[1]
-        strips = panels * groups * 4  # what a warp has of a tile
-        last = planning.slots(made.parts, strips, self.window, width)
-        cut = made.work.cut[: 0 if last else None]  # whose rows are added to
+        strips = panels * groups * 4  # what a warp has of a tile, of which windows_half adds up 16 rows at a time
+        if in_half:
+            strips *= max(1, self.window // 16)
+        last = planning.slots(made.parts, strips, self.window, width, always=in_half)
+        cut = made.work.cut[: 0 if last or in_half else None]  # whose rows are added to
         entry = f"clear_cut<{self.window}>"
         work = made.work.table, count, panels, made.col_idx, made.values, made.order
         return dense.bound(
             name,
             operands,
-            (SOURCE, config.entry()),
+            (SHORT_SOURCE if in_half else SOURCE, config.entry(dtype)),
             device,
-            (min(blocks, count * panels), GROUP_COLUMNS * (groups + 1)),
+            (min(blocks, count * panels), 128 * (groups + 1)),
             (dense.b, dense.b.shape[1], *work, dense.c, problem.m, width, *last),
             prepare_ms,
             made.nbytes + planning.bytes_of(last),
-            need=stages(config) * stage_bytes(config),
+            need=stages(config, dtype) * stage_bytes(config, dtype),
             scratch=last[1::2],
             around=(planning.of_cut(SOURCE, entry, cut, made.order, dense.c, problem.m, device), ()),
         )
 
 
-def stage_bytes(config: Windows) -> int:
-    """Shared memory of a stage of the ring: values, and gathered rows of B."""
-    values = SLICES * config.window * 32 * (1 + config.exact)
-    return values + 8 * SLICES * (GROUP_COLUMNS * config.groups + 8) * 4
+def group_columns(dtype: str) -> int:
+    """Columns of C that a warpgroup multiplies; dtype: of B, "tf32" for float32."""
+    return GROUP_BYTES // DTYPES[dtype][1]
 
 
-def stages(config: Windows) -> int:
+def stage_bytes(config: Windows, dtype: str = "tf32") -> int:
+    """Shared memory of a stage of the ring: values, and gathered rows of B, each 8 elements longer."""
+    size = DTYPES[dtype][1]
+    values = config.window * STEP * size * (1 + config.exact)
+    return values + STEP * (GROUP_BYTES * config.groups + 8 * size)
+
+
+def stages(config: Windows, dtype: str = "tf32") -> int:
     """As many as shared memory takes, `MOST_STAGES` at most."""
     most = min(BLOCK_SHARED, SM_SHARED // (3 - config.groups) - TAKEN)
-    return min(MOST_STAGES, most // stage_bytes(config))
+    return min(MOST_STAGES, most // stage_bytes(config, dtype))
 
 
 def balanced(load: float) -> int:
@@ -491,6 +513,7 @@ CONFIGS: dict[str, WcsrTile | Windows | Union] = {
     "wcsr_whole": WcsrTile(chunk=0),
     "windows": Windows(groups=0),
     "windows_exact": Windows(groups=0, exact=True),
+    "windows_half": Windows(groups=0),
     "union_rows": Union(),
     "union_half": Union(),
     **{name: config for name, (config, _) in TRIALS.items()},
@@ -533,6 +556,15 @@ KERNELS: dict[str, Kernel] = {
         "0.9 of windows: gathering bounds both, and tensor cores have time for three products.",
         _WINDOWS[True],
         targets=TARGETS,
+    ),
+    "windows_half": Kernel(
+        "windows_half",
+        SHORT_SOURCE,
+        "… with A, B and C in 16 bits",
+        "1.7 times windows: half the bytes are gathered, and gathering bounds it.",
+        tuple(Windows(w, g).entry(x) for x, g in (("bfloat16", 2), ("bfloat16", 1), ("float16", 1)) for w in HEIGHTS),
+        targets=TARGETS,
+        spill_free=False,  # windows of 64 rows, outside the inner loop
     ),
     "union_rows": Kernel(
         "union_rows",

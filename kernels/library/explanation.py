@@ -94,7 +94,7 @@ def of_plan(
     if ours and tuple(device.compute_capability) == (9, 0):
         kind = dtype if dtype != "float32" else "tf32"
         given |= {"expected_us": any_csr.expected_us(config, found, n, kind), "on": MODELLED}
-        given["cusparse_us"] = any_csr.library_us(found, n) if kind == "tf32" else None
+        given["cusparse_us"] = any_csr.library_us(found, n, kind)
     return Explanation(**given)
 
 

@@ -23,7 +23,7 @@ from kernels.async_sparse import planning, subwarp
 from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.distributed import generate
-from kernels.formats import arrays, compress, intake, layout
+from kernels.formats import arrays, compress, half, intake, layout
 
 COMPILE = ("g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-x", "c++")
 SHIM = Path(__file__).with_name("emulated.hpp")
@@ -51,7 +51,6 @@ ENTRIES = {
             "firsts",
             "group_ptr",
             "grouped",
-            "sliced",
             "count_tasks",
             "cut_rows",
             "task_ranks",
@@ -64,8 +63,10 @@ ENTRIES = {
             "values",
             "rounded",
         )
-    ),
+    )
+    + ("sliced<float>", "sliced<unsigned short>"),
     subwarp.SOURCE: tuple(dict.fromkeys(config.entry(n, dtype) for n, dtype in FEW_COLUMNS for config in FEW)),
+    half.SOURCE: tuple(f"{name}<{dtype}>" for name in ("to_bits", "not_held") for dtype in ("BF16", "F16")),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
     probe.COMPARE: tuple(f"compare<{name}>" for name in probe.ELEMENTS.values()),

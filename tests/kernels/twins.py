@@ -66,10 +66,11 @@ def grouped(a: Csr, rows: int, chunk: int, block: int):
     return of.row_ptr, of.col_idx, np.ascontiguousarray(of.val.T), table, chunk
 
 
-def sliced(a: Csr, rows: int, pad: int, exact: bool):
+def sliced(a: Csr, rows: int, dtype: str, exact: bool):
     assert facts(a).ascending, "columns that the kernel looks for ascend"
-    of = wcsr.from_csr(formats.to_host(a), window=rows, pad=pad, dtype="float32")
-    val = of.val.reshape(rows, of.columns // 8, 2, 4).transpose(1, 0, 2, 3)
+    pad = 8 if dtype == "tf32" else 16
+    of = wcsr.from_csr(formats.to_host(a), window=rows, pad=pad, dtype="float32" if dtype == "tf32" else dtype)
+    val = of.val.reshape(rows, of.columns // pad, 2, pad // 2).transpose(1, 0, 2, 3)
     val = np.where((np.arange(rows) // 4 % 2 == 1)[:, None, None], val[:, :, ::-1], val)
     if not exact:
         return of.row_ptr, of.col_idx, np.ascontiguousarray(val)[:, None]

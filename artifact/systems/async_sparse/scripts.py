@@ -10,6 +10,7 @@ SPARSITY_MATRICES; to fit, neither:
     python -m artifact.systems.async_sparse.scripts matrices [FILE]   candidate_matrices.csv anew
     python -m artifact.systems.async_sparse.scripts candidates [FILE] candidates.csv anew
     python -m artifact.systems.async_sparse.scripts few [FILE]        candidates_few.csv anew
+    python -m artifact.systems.async_sparse.scripts half [FILE]       candidates_half.csv anew
     python -m artifact.systems.async_sparse.scripts fit               `kernels/async_sparse/model.csv` from these
 
 Medians of launches in turns, cold L2.
@@ -32,6 +33,7 @@ with its clocks left alone. Of the columns l2_hit is the share of sectors read t
 
 candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
 candidates_few.csv: the same of few columns, and cuSPARSE's for a vector where there is one;
+candidates_half.csv: the same in bfloat16, and the algorithm of cuSPARSE's that is right in it;
 candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices, in their given order and with
 similar rows side by side.
 """
@@ -70,13 +72,15 @@ HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
     HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
 )
-CANDIDATES, FEW, STATISTICS = (HERE / f"{name}.csv" for name in ("candidates", "candidates_few", "candidate_matrices"))
+CANDIDATES, FEW, HALF, STATISTICS = (
+    HERE / f"{name}.csv" for name in ("candidates", "candidates_few", "candidates_half", "candidate_matrices")
+)
 #: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
 #: after, while a warp had up to eight tasks whatever was in them, before `windows.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74
-FEW_COLUMNS = (1, 2, 3, 4, 7, 8, 16, 32, 41, 64, 128)
+FEW_COLUMNS, HALF_COLUMNS = (1, 2, 3, 4, 7, 8, 16, 32, 41, 64, 128), (16, 64, 128, 256, 1024)
 #: Way of the library -> dtype of the problem.
 DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
 MOST = (1, 2, 4, 8)  #: tasks of a warp at most
@@ -188,7 +192,7 @@ def parts_of(p: Problem, device: Any, config: Any) -> int:
         made: Any = config.convert(p.device().a)
     else:
         blocks = device.properties.multiprocessor_count * (3 - config.groups)
-        made = config.convert(p.device().a, blocks, ceil(p.n / (windows.GROUP_COLUMNS * config.groups)))
+        made = config.convert(p.device().a, blocks, ceil(p.n / (windows.group_columns("tf32") * config.groups)))
     place = made.work.table[:, 3].get()
     return int(np.bincount(place[place >= 0]).max(initial=1))
 
@@ -285,7 +289,7 @@ def neighbours(device: Any) -> Iterator[tuple]:
 
 @cache
 def read() -> pd.DataFrame:
-    """Return what was measured: matrix, n, config (knobs, or an algorithm of cuSPARSE), us.
+    """Return what was measured: matrix, n, config (knobs, or an algorithm of cuSPARSE), us, dtype of B.
 
     And of the configurations in the model's pools their kernel and its terms.
     """
@@ -296,15 +300,18 @@ def read() -> pd.DataFrame:
         )
         for row in apart.read(STATISTICS).itertuples()
     }
-    df, configs = pd.concat(map(apart.read, (CANDIDATES, FEW))), {knobs(c): c for c in any_csr.POOLS["tf32"]}
+    configs = {knobs(c): c for pool in any_csr.POOLS.values() for c in pool}
+    kinds = {CANDIDATES: "tf32", FEW: "tf32", HALF: DTYPES["auto_half"]}
+    df = pd.concat(apart.read(file).assign(dtype=dtype) for file, dtype in kinds.items())
     found: list[tuple] = []
-    for name, n, text, us in df.itertuples(index=False):
+    for name, n, text, us, dtype in df.itertuples(index=False):
         config = configs.get(text)
         if config and any_csr.takes_part(config, n):
-            ranked = any_csr.kernel(config, n), np.array(any_csr.terms(config, of[name], n))
-            found.append((name, n, text, us, *ranked))
+            ranked = any_csr.kernel(config, n, dtype), np.array(any_csr.terms(config, of[name], n, dtype))
+            found.append((name, n, text, us, dtype, *ranked))
         elif text.startswith("cusparse"):
-            found.append((name, n, text, us, any_csr.library(n), np.array(any_csr.terms(any_csr.LIKE, of[name], n))))
+            ranked = any_csr.library(n, dtype), np.array(any_csr.terms(any_csr.LIKE, of[name], n, dtype))
+            found.append((name, n, text, us, dtype, *ranked))
     return pd.DataFrame(found, columns=[*df, "kernel", "terms"])
 
 
@@ -331,6 +338,7 @@ def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 
     (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR), expected, library
     (time over the expected one, of the first proposed and of cuSPARSE's fastest).
     """
+    measured = measured[measured["dtype"] == (DTYPES["auto_half"] if accuracy == "half" else "tf32")]
     names, found = sorted(measured["matrix"].unique()), []
     pooled = measured["config"].isin({knobs(c) for c in any_csr.POOLS[accuracy]})
     theirs = measured[measured["config"].str.startswith("cusparse")].sort_values("us", kind="stable")
@@ -355,14 +363,17 @@ def known(device: Any) -> Iterator[tuple]:
         yield name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])
 
 
-def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 4) -> Iterator[tuple]:
-    """Measure the rows of candidates.csv: about two minutes on an H200."""
+def candidates(
+    device: Any, sizes: Iterable[int] = (256, 1024), accuracy: str = "tf32", launches: int = 4
+) -> Iterator[tuple]:
+    """Measure the rows of candidates.csv: about two minutes on an H200. accuracy: whose pool."""
+    algorithms = CSR_ALGORITHMS[2:] if accuracy == "half" else CSR_ALGORITHMS[1:]
     for (name, a), n in product(real(listed=False), sizes):
-        with problem(a, n, name, "tf32", seed=0) as p:
-            bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.prepare(x, p, device) for x in ("alg2", "alg3")}
+        with problem(a, n, name, DTYPES[f"auto_{accuracy}"], seed=0) as p:
+            bounds: dict[str, Any] = {x: cusparse.prepare(x.removeprefix("cusparse_"), p, device) for x in algorithms}
             if n == 1:
                 bounds |= {x: make(p) for x, make in cusparse.vectors(device).items()}
-            configs = [c for c in any_csr.POOLS["tf32"] if any_csr.takes_part(c, n) and any_csr.fits(c, p, device)]
+            configs = [c for c in any_csr.POOLS[accuracy] if any_csr.takes_part(c, n) and any_csr.fits(c, p, device)]
             bounds |= {knobs(config): any_csr.prepare_config("auto", p, device, config) for config in configs}
             for config, us in search.race(bounds, device, launches).items():
                 yield name, n, config, f"{us:.2f}"
@@ -397,6 +408,7 @@ SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
     "matrices": (STATISTICS, f"matrix m k nnz longest {_COLUMNS}", known, pd.DataFrame),
     "candidates": (CANDIDATES, "matrix n config us", candidates, pd.DataFrame),
     "few": (FEW, "matrix n config us", partial(candidates, sizes=FEW_COLUMNS), pd.DataFrame),
+    "half": (HALF, "matrix n config us", partial(candidates, sizes=HALF_COLUMNS, accuracy="half"), pd.DataFrame),
 }
 #: And the others; the last is for ncu alone.
 OTHERS: dict[str, Callable] = {"fit": fitted, "multiply": multiply}

@@ -176,6 +176,7 @@ GROUPS = [
 ]
 FEW = sorted({replace(c, rows=rows) for c in emulated.FEW for rows in subwarp.GROUP_HEIGHTS}, key=str)
 HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HALF_BLOCKS for chunk in (0, 32)]
+HALVES += [replace(c, order="similar" * (c.groups == 2)) for c in OURS if not c.exact]
 
 
 @gpu
@@ -227,14 +228,14 @@ def test_a_row_keeps_what_is_infinite_in_b_to_itself(device):
 
 @gpu
 @pytest.mark.parametrize(
-    "name", [*OF_BLOCKS, "wcsr", "windows", "windows_exact", "union_rows", "union_half", "subwarp"]
+    "name", [*OF_BLOCKS, "wcsr", "windows", "windows_exact", "windows_half", "union_rows", "union_half", "subwarp"]
 )
 def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, name):
     """B and C lie between NaN; addresses that TMA can take and cannot, and then copies. Groups of rows read B four
     columns at a time, wherever it lies on 16 bytes."""
     usable(name, device)
     of_csr = name in windows.KERNELS | subwarp.KERNELS
-    dtype = "bfloat16" if name in (*OF_BLOCKS, "union_half") else "tf32"
+    dtype = "bfloat16" if name in (*OF_BLOCKS, "union_half", "windows_half") else "tf32"
     for shift in (0,) if name in ("union_rows", "union_half", "subwarp") else (0, 1):
 
         def inside(p, shift=shift):
@@ -282,6 +283,8 @@ def test_sums_in_one_order_repeat_their_bits(device, config):
     dtypes = ["tf32" if tf32 else "float32"]
     if isinstance(config, Union) and (config.rows, config.unroll) in windows.HALF_BLOCKS and config.loads == 1:
         dtypes += [x for x in half.DTYPES if config.vec == 4]
+    if isinstance(config, Windows) and not config.exact:
+        dtypes += half.DTYPES
     for dtype in dtypes:
         p = of_matrix(a, 260, dtype)
         prepare = casper_sparse.prepare if isinstance(config, str) else ordered.prepare

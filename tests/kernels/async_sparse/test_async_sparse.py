@@ -1,6 +1,7 @@
 """The system without a GPU: problems, statistics, tasks and layouts of A, configurations and what is proposed of them,
 what bind hands to a launch, sums in one order."""
 
+import itertools
 import re
 from dataclasses import replace
 from math import ceil
@@ -141,13 +142,14 @@ def test_statistics_are_counts_and_a_fingerprint_is_the_patterns(which, seed):
 def test_the_weights_are_what_the_measured_candidates_say_and_propose_well():
     measured = scripts.read()
     shipped = any_csr.weights()
-    pool = any_csr.POOLS["tf32"]
-    assert set(shipped) == {any_csr.kernel(c, n) for c in pool for n in (64, 256) if any_csr.takes_part(c, n)} | {
-        any_csr.library(n) for n in (64, 256)
-    }
+    names = {any_csr.library(n, dtype) for n in (64, 256) for dtype in ("tf32", "bfloat16")}
+    for pool, dtype in (("tf32", "tf32"), ("half", "bfloat16")):
+        of = any_csr.POOLS[pool]
+        names |= {any_csr.kernel(c, n, dtype) for c in of for n in (64, 256) if any_csr.takes_part(c, n)}
+    assert set(shipped) == names
     for kernel, weights in scripts.fit(measured).items():
         assert np.allclose(weights, shipped[kernel], rtol=2e-3, atol=2e-3), kernel
-    for accuracy in ("fp32", "tf32"):
+    for accuracy in any_csr.POOLS:
         regret = scripts.held_out(measured, accuracy, any_csr.MOST)
         assert (regret["regret"] <= 1.1).mean() >= 0.98 and (regret["first"] <= 1.1).mean() >= 0.8
 
@@ -162,7 +164,7 @@ def test_candidates_are_the_fastest_by_prediction_and_can_be_made(seed, n, order
     for accuracy, pool in any_csr.POOLS.items():
         dtype = "bfloat16" if accuracy == "half" else "tf32"
         found = any_csr.ranked(accuracy, of, n)
-        times = [np.dot(any_csr.weights()[any_csr.kernel(c, n)], any_csr.terms(c, of, n, dtype)) for c in found]
+        times = [any_csr.expected_us(c, of, n, dtype) for c in found]
         there = [c for c in pool if any_csr.takes_part(c, n)]
         assert set(found) == {c for c in there if c.order in orders}
         assert (np.diff(times) >= -1e-9 * times[-1]).all()
@@ -337,10 +339,12 @@ def test_names_are_bindable_once_and_say_what_they_change():
     assert all(said for _, said in trials.values()) and len({config for config, _ in trials.values()}) == len(trials)
     assert [windows.CONFIGS[x].chunk for x in ("wcsr", "wcsr_whole", "wcsr_c256")] == [512, 0, 256]
     assert [windows.fitted(Union(), n).vec for n in (4, 6, 7)] == [4, 2, 1]
-    for window, exact, groups in ((w, e, g) for w in windows.HEIGHTS for e in (False, True) for g in (1, 2)):
+    kinds = (("tf32", False), ("tf32", True), ("bfloat16", False))
+    for window, (dtype, exact), groups in itertools.product(windows.HEIGHTS, kinds, (1, 2)):
         config = Windows(window, groups, exact)
-        need = windows.stages(config) * windows.stage_bytes(config) + windows.TAKEN
-        assert need * (3 - groups) <= 228 * 1024 and 3 <= windows.stages(config) <= windows.MOST_STAGES
+        stages = windows.stages(config, dtype)
+        need = stages * windows.stage_bytes(config, dtype) + windows.TAKEN
+        assert need * (3 - groups) <= 228 * 1024 and 3 <= stages <= windows.MOST_STAGES
 
 
 @given(st.sampled_from(SHAPES), st.sampled_from(family.WIDTHS), st.sampled_from((101_376, 166_912, MOST)))

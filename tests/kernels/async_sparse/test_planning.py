@@ -123,11 +123,11 @@ def test_groups(rows, chunk, pairs):
         assert longest == most, name
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("how", [("tf32", False), ("tf32", True), ("bfloat16", False), ("float16", False)], ids=str)
 @pytest.mark.parametrize("rows", [8, 16, 32, 64])
-def test_windows(rows, exact, pairs):
+def test_windows(rows, how, pairs):
     for name, a, on_gpu in pairs:
-        same(planning.sliced(on_gpu, rows, 8, exact), twins.sliced(a, rows, 8, exact), name)
+        same(planning.sliced(on_gpu, rows, *how), twins.sliced(a, rows, *how), name)
 
 
 @pytest.mark.parametrize("chunk", [0, 32, 96])

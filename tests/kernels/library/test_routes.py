@@ -269,6 +269,7 @@ def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with
 OTHERS = tuple(target for target in jit.FAMILIES if target not in jit.TARGETS)
 #: Groups of single rows have so few registers that some spill a little (`windows.BLOCKS`).
 MOST_LOADS = 16
+HOPPERS = (windows.SOURCE, windows.SHORT_SOURCE)
 
 
 def routed() -> dict[str, list[tuple]]:
@@ -277,8 +278,9 @@ def routed() -> dict[str, list[tuple]]:
         [any_csr.entry_of(c, n, dtype) for c in any_csr.POOLS[pool] for n in sizes if any_csr.takes_part(c, n)]
         for pool, dtype, sizes in (("half", "bfloat16", (8, 256)), ("fp32", "tf32", (5, 64, 256, 258)))
     )
+    half_, fp32 = ([job for job in jobs if job[0] not in HOPPERS] for jobs in (half_, fp32))
     return {
-        "CSR float32": [job for job in fp32 if job[0] != windows.SOURCE],
+        "CSR float32": fp32,
         "CSR 16 bits": [*half_, *((source, entry.replace("BF16", "F16")) for source, entry in half_)],
         "2:4": _of_variant(tensor_core_24, "mma_sp"),
         "N:M float32": _of_variant(nm_spmm, "wide"),

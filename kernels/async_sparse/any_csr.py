@@ -1,15 +1,16 @@
-"""The best kernel for a matrix in CSR that someone brings: a model proposes five, a race decides, the choice is kept.
+"""The best kernel for a matrix in CSR that someone brings: a model proposes some, a race decides, the choice is kept.
 
 "auto_fp32" chooses among kernels whose errors are as small as float32's: CUDA cores, and three products in TF32.
 "auto_tf32" also takes TF32, which holds 11 bits of a value: for operands that hold no more.
-"auto_half" is for B and C in 16 bits.
+"auto_half" is for B and C in 16 bits, and takes tensor cores where A's values have no more.
 
 The model: microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in
-model.csv were fitted to what artifact/systems/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices
-on an H200. Elsewhere the ranking may be worse; what is chosen is measured all the same.
+model.csv were fitted to what artifact/systems/async_sparse/candidates*.csv hold, by `scripts.py` there: real matrices
+on an H200 and an H100. Elsewhere the ranking may be worse; what is chosen is measured all the same.
 """
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import ceil
@@ -28,11 +29,13 @@ from .windows import HALF_SOURCE, SHORT_SOURCE, SOURCE, UNION_SOURCE, Union, Win
 
 Config = Union | Windows | Subwarp
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
-MOST = 5  #: candidates that are tried
+#: Candidates that are tried, beside the fastest of each kind of kernel that is not among them: a model that is wrong
+#: about a kind is wrong about all of it.
+MOST, OTHERS = 5, 2
 #: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
 #: a check of the winner; it and the reference on whole numbers.
 ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1, hot_s=0.0)
-LAUNCHES = 2 + MOST * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
+LAUNCHES = 2 + (MOST + OTHERS) * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
 
 HEIGHTS = intake.HEIGHTS  #: rows of a window or group
 FILE = HERE / "model.csv"
@@ -58,7 +61,9 @@ POOLS: dict[str, tuple[Config, ...]] = {
     "fp32": _SUBWARPS + _UNIONS + _EXACT,
     "tf32": _SUBWARPS + _UNIONS + _EXACT + _TF32,
     #: Of 16-bit types, where B and C have them; windows where A's values do as well.
-    "half": _SUBWARPS + tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")) + _TF32,
+    "half": _SUBWARPS
+    + tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16"))
+    + tuple(c for c in _TF32 if c.window < 64),
 }
 #: Whose terms the time of cuSPARSE's algorithms is a sum of: one row after another.
 LIKE = Union(1)
@@ -248,9 +253,16 @@ def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True
     return [c for c in every if not isinstance(c, Windows) or windows_fit(c.exact)]
 
 
+def proposed(configs: Sequence[Config]) -> list[Config]:
+    """Return what is tried of configurations in their order: the `MOST` first, and the first of each other kind."""
+    first = list(configs[:MOST])
+    others = {type(c): c for c in reversed(configs[MOST:])}
+    return first + [c for kind, c in others.items() if kind not in set(map(type, first))]
+
+
 def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
-    """Return the fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
-    configs = candidates(problem, device, accuracy, False)[:MOST]
+    """Return the fastest of the candidates that are `proposed`, whose output is that of single rows."""
+    configs = proposed(candidates(problem, device, accuracy, False))
     dtype = dtype_of(problem.device().b)
     return autotune.tune(
         problem,

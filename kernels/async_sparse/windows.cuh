@@ -16,7 +16,7 @@ constexpr int STEP = 32;  // columns of a window that are gathered together, 8 b
 
 template <class E, int SLICE, int GROUPS, int STAGES>
 struct Shared {
-    static constexpr int ROWS = 32 / sizeof(E),  // of B that a slice names
+    static constexpr int ROWS = 32 / sizeof(E),          // of B that a slice names
         WIDTH = 512 / sizeof(E), UNIT = 16 / sizeof(E);  // columns of a warpgroup, and of 16 bytes
     static constexpr int M = WIDTH * GROUPS,
                          PITCH =
@@ -139,9 +139,8 @@ produce(const Tasks& tiles, Shared<E, SLICE, GROUPS, STAGES>& shared, Barrier* f
                 const size_t down = (size_t)(unsigned)max(row, 0) * (unsigned)pitch;
 #pragma unroll
                 for (int i = 0; i < GROUPS; ++i)
-                    cp_async_or_zeros<16, CG>(
-                        here + (r * S::PITCH + S::WIDTH * i) * (int)sizeof(E), from[i] + down,
-                        row >= 0);
+                    cp_async_or_zeros<16, CG>(here + (r * S::PITCH + S::WIDTH * i) * (int)sizeof(E),
+                                              from[i] + down, row >= 0);
             }
         }
         cp_async_arrive(&full[place.stage]);

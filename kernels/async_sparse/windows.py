@@ -239,8 +239,8 @@ class Windows:
         in_half = dtype in half.DTYPES
         require(
             (name not in CONFIGS or in_half == (name == "windows_half")) and not (in_half and self.exact),
-            f"{name} is not made for B in {'float32' if dtype == 'tf32' else dtype}: use "
-            f"{'windows_half' if in_half else 'windows'}",
+            f"{name} is not made for float32 arrays and those of 16 bits alike, and B is "
+            f"{'float32' if dtype == 'tf32' else dtype}: use {'windows_half' if in_half else 'windows'}",
         )
         if in_half:
             require(

@@ -23,6 +23,7 @@
 //            GROUPS  warpgroups that multiply, 256 columns each: 1 (two blocks then share an SM) or
 //                    2
 //            STAGES  of the ring
+#include "wgmma_registers.cuh"
 #include "windows.cuh"
 
 // What a warpgroup adds up: 4 x 64 columns of C of a window's W rows.
@@ -54,15 +55,14 @@ struct Sums {
         for (int k = 0; k < COUNT; ++k)
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                Wgmma<W, T, K_MAJOR>::dense(
+                WgmmaRegisters<W, T>::dense(
                     acc[i], part[k][i], k_major<32>(values + k * W * 32), k > 0 || add);
         wgmma_commit();
         wgmma_wait<0>();  // meanwhile other warpgroups' instructions run
     }
 
     // Two columns of rows x and y, z and w: as an instruction wants them of a lane.
-    static __device__ __forceinline__ uint4
-    pairs(unsigned x, unsigned y, unsigned z, unsigned w)
+    static __device__ __forceinline__ uint4 pairs(unsigned x, unsigned y, unsigned z, unsigned w)
     {
         return {__byte_perm(x, y, 0x5410), __byte_perm(x, y, 0x7632), __byte_perm(z, w, 0x5410),
                 __byte_perm(z, w, 0x7632)};
@@ -124,8 +124,7 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows_half(
                 for (int j = 0; j < W / 2; ++j) sums.acc[i][j] = 0.f;
         for (int at = it.first; at < it.end; at += STEP) {
             wait(&full[place.stage], place.parity);
-            const unsigned short* gathered =
-                shared.gathered[place.stage] + 2 * t * S::PITCH + mine;
+            const unsigned short* gathered = shared.gathered[place.stage] + 2 * t * S::PITCH + mine;
             if (it.end - at > 16)
                 sums.template multiply<2>(gathered, shared.values[place.stage], at > it.first);
             else sums.template multiply<1>(gathered, shared.values[place.stage], at > it.first);
@@ -145,7 +144,9 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows_half(
             for (int i = 0; i < 2 * ROWS; ++i) x[i] = sums.get(first + i / 2, i % 2);
             if (it.cut >= 0) {
                 const int strip = ((it.panel * GROUPS + group) * 4 + warp) * PIECES + piece;
-                const bool whole = add_in_order<W == 8 ? 4 : W == 64 ? 1 : 2>(
+                const bool whole = add_in_order<W == 8    ? 4
+                                                : W == 64 ? 1
+                                                          : 2>(
                     x, parts + it.cut, it.first, counts + (size_t)strip * slots,
                     sums_of_parts + column, (size_t)W * width,
                     [&](int i) { return (unsigned)inside(first + i / 2) * width + i % 2 * 4; },
@@ -159,8 +160,8 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows_half(
                 if (p >= m) continue;
                 const vec<4>&y = x[2 * j], &z = x[2 * j + 1];
                 *reinterpret_cast<uint4*>(c + (size_t)row_of(order, p) * width + column) = {
-                    pack<T>(y.at[0], y.at[1]), pack<T>(y.at[2], y.at[3]),
-                    pack<T>(z.at[0], z.at[1]), pack<T>(z.at[2], z.at[3])};
+                    pack<T>(y.at[0], y.at[1]), pack<T>(y.at[2], y.at[3]), pack<T>(z.at[0], z.at[1]),
+                    pack<T>(z.at[2], z.at[3])};
             }
         }
     }

@@ -130,8 +130,8 @@ enum Major {
     MN_MAJOR = 1
 };  // what is contiguous: k or, of B, its columns; as the instruction counts
 
-// m64nNk16, sparse A k32. d: accumulators; a, b: wgmma_matrix or, for A, 4 registers: of a lane
-// 4 g + t of 16 bits, k 2 t and 2 t + 1 of rows g and g + 8, then k + 8; add: 0 begins with zero.
+// m64nNk16, sparse A k32. d: accumulators; a, b: wgmma_matrix or, for sparse A, 4 registers; add: 0
+// begins with zero.
 template <int N, Dtype T, Major B = MN_MAJOR>
 struct Wgmma;
 
@@ -148,17 +148,6 @@ struct Wgmma;
                          " {" WGMMA_R##HALF "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, %" #i3 "; }" \
                          : WGMMA_O##HALF \
                          : "l"(a), "l"(b), "r"(add), "n"((int)B)); \
-        } \
-        static __device__ __forceinline__ void \
-        dense(float* d, const uint4& a, unsigned long long b, int add) \
-        { \
-            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i5 \
-                         ", 0;\n" \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
-                         " {" WGMMA_R##HALF "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 \
-                         ", add, 1, 1, %" #i6 "; }" \
-                         : WGMMA_O##HALF \
-                         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add), "n"((int)B)); \
         } \
         template <int SELECTOR> \
         static __device__ __forceinline__ void \

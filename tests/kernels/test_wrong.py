@@ -141,7 +141,7 @@ CASES: dict[str, Case] = {
     "rest_left_out": Case(
         "windows_exact",
         partial(windows, "float32"),
-        edit=("windows.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000"),
+        edit=("windows_tf32.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000"),
         config=Windows(exact=True, chunk=256),
     ),
 }

@@ -473,7 +473,7 @@ def decisions(alike: float = 1.5) -> pd.DataFrame:
     alike: non-zeros that a column of four rows has. n, rows, points, kernel, over and worst (of its times over the
     best kernel's, geometric mean and largest), ahead (of cuSPARSE's fastest, geometric mean).
     """
-    measured, of = scripts.read(), apart.read(scripts.STATISTICS).set_index("matrix")
+    measured, of = scripts.read().query("dtype == 'tf32'"), apart.read(scripts.STATISTICS).set_index("matrix")
     configs, at = {knobs(c): c for c in any_csr.POOLS["fp32"]}, ["matrix", "n"]
     theirs = measured[measured["config"].str.startswith("cusparse")].groupby(at)["us"].min()
     df = measured[measured["config"].isin(configs)].join(theirs.rename("library"), on=at)

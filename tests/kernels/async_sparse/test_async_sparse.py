@@ -150,7 +150,7 @@ def test_the_weights_are_what_the_measured_candidates_say_and_propose_well():
     for kernel, weights in scripts.fit(measured).items():
         assert np.allclose(weights, shipped[kernel], rtol=2e-3, atol=2e-3), kernel
     for accuracy in any_csr.POOLS:
-        regret = scripts.held_out(measured, accuracy, any_csr.MOST)
+        regret = scripts.held_out(measured, accuracy)
         assert (regret["regret"] <= 1.1).mean() >= 0.98 and (regret["first"] <= 1.1).mean() >= 0.8
 
 
@@ -178,7 +178,7 @@ def test_proposals_follow_the_matrix_and_take_few_launches():
     first = [any_csr.ranked("tf32", statistics_of(a, ""), 512)[0] for a in (lonely, csr.from_scipy(alike))]
     assert isinstance(first[0], Union) and isinstance(first[1], Windows) and first[1].window >= 16
     says(["'fp8'"], lambda: any_csr.ranked("fp8", statistics_of(lonely), 8))
-    assert any_csr.LAUNCHES <= 33
+    assert any_csr.LAUNCHES <= 43
 
 
 def test_groups_of_rows_in_no_order_are_proposed_to_trials_alone_and_keys_tell_accuracies_apart(device):
@@ -544,7 +544,7 @@ def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, lay
 @pytest.mark.parametrize("dtype", ["tf32", "bfloat16"])
 @pytest.mark.parametrize("name", [*windows.KERNELS, "windows_16_similar", "opt0", "unit_ring"])
 def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
-    if not name.startswith("wcsr") and (dtype == "bfloat16") != (name in ("union_half", "unit_ring")):
+    if not name.startswith("wcsr") and (dtype == "bfloat16") != (name in ("union_half", "windows_half", "unit_ring")):
         return
     for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 128)):
         p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
@@ -563,9 +563,10 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
             assert how.grid == (len(work.table), ceil(n / 128))
             assert len(bound.named) == 1 + bool(len(work.cut)) + 2 * (n * (4 if dtype == "tf32" else 2) % 16 > 0)
         elif name.startswith("windows"):
-            groups = windows.CONFIGS[name].groups or 1 + (n > 128)
+            width = windows.group_columns(dtype)
+            groups = windows.CONFIGS[name].groups or 1 + (n > width)
             count, panels = map(int, arguments[3:5])
-            assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (128 * groups))
+            assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (width * groups))
             assert count >= ceil(p.m / 16) and how.block == 128 * (groups + 1)
         elif name.startswith("union"):
             panels = ceil(n / windows.columns_of(windows.fitted(Union(), n, dtype), dtype))
@@ -612,6 +613,8 @@ def test_what_kernels_do_not_take_says_who_does(device, monkeypatch):
         cases += [(name, float32, ["lose digits"]), (name, tf32, ["column-major"]), (name, low, ["A is Bcsr"])]
     cases += [("blocks_mma", system.problem(64, 64, 64, 1.0, dtype="tf32"), ["B is float32"])]
     cases += [("windows", half_, ["B is bfloat16"]), ("union_rows", half_, ["union_half"])]
+    finer = replace(half_, make_device=lambda: replace(half_.device(), a=float32.device().a), _device=None)
+    cases += [("windows_half", float32, ["B is float32"]), ("windows_half", finer, ["lose digits", "union_half"])]
     for name, p, words in cases:
         says([name, *words], lambda name=name, p=p: system.prepare(name, p, device))
     monkeypatch.setattr(launch, "prepare_auto", lambda name, p, device: p)

@@ -75,7 +75,7 @@ WCSR, WHOLE = "wcsr", "wcsr_whole"  #: the source's kernel for windows; no windo
 WINDOWS, EXACT = "windows", "windows_exact"  #: ours: TF32, and 3xTF32 for float32
 UNION = "union_rows"  #: ours: CUDA cores in exact float32, groups of rows over the union of their columns
 AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each accuracy
-UNION_HALF, AUTO_HALF = "union_half", "auto_half"  #: the same with B and C in 16 bits
+WINDOWS_HALF, UNION_HALF, AUTO_HALF = (f"{x}_half" for x in ("windows", "union", "auto"))  #: … with B and C in 16 bits
 VECTOR_ALGORITHMS = ("cusparse_spmv_alg1", "cusparse_spmv_alg2")  #: of cuSPARSE, for a single column
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (
@@ -83,7 +83,7 @@ PARTS = (
     *("windows_64", "windows_32", WINDOWS, "windows_8", "windows_16_whole", "windows_16_in_order", "windows_16_narrow"),
 )
 #: That take CSR.
-ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, UNION_HALF, AUTO_FP32, AUTO_TF32, AUTO_HALF)
+ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, WINDOWS_HALF, UNION_HALF, AUTO_FP32, AUTO_TF32, AUTO_HALF)
 
 #: Of this system alone: the shared looks (`style.NAMES`) have no markers left for so many libraries.
 NAMES = {
@@ -113,6 +113,7 @@ NAMES = {
     UNION: "rows over their union",
     AUTO_FP32: "auto, FP32",
     AUTO_TF32: "auto, TF32",
+    WINDOWS_HALF: "windows, 16 bits",
     UNION_HALF: "rows over their union, 16 bits",
     AUTO_HALF: "auto, 16 bits",
     "wcsr_c256": "WCSR, tasks of 256",
@@ -337,7 +338,9 @@ REAL = {
     "spmm_few": Real((AUTO_FP32, *CSR_ALGORITHMS), FEW, order="", how=FP32),
     "spmm_odd": Real((AUTO_FP32, *CSR_ALGORITHMS[1:]), ODD, every_nth=7, order="", how=FP32),
     "spmm_rcm": Real((AUTO_FP32, *CSR_ALGORITHMS), WIDE[-1:], every_nth=3, how=FP32),
-    "spmm_half": Real((WCSR, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]), WIDE, every_nth=2, order="", how=HALF),
+    "spmm_half": Real(
+        (WCSR, WINDOWS_HALF, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]), (64, 128, *WIDE), every_nth=2, order="", how=HALF
+    ),
     "wcsr_parts": Real(PARTS, (512,), every_nth=5, how=TF32),
 }
 REAL |= {f"{name}{WARM}": REAL[name] for name in ("ablation", "spmm_tf32")}

@@ -120,6 +120,7 @@ def of(run: Run) -> Iterator[Fact]:
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
+        in_half(),
         few(),
         goal(AUTO_FP32, get("spmv"), "spmv"),
         odd(get("spmm_odd")),
@@ -509,6 +510,21 @@ def proposed() -> pd.DataFrame:
 
 
 @part
+def in_half() -> Facts:
+    """Return where windows on tensor cores are the fastest in 16 bits, and what they gain there."""
+    df, at = scripts.read().query("dtype != 'tf32' and n >= @any_csr.MANY"), ["n", "matrix"]
+    ours = df[~df["config"].str.startswith("cusparse")]
+    tensor = ours["kernel"].str.contains("windows")
+    us, before = (part.groupby(at)["us"].min() for part in (ours[tensor], ours[~tensor]))
+    gain = (before / us).rename("gain")
+    best = pd.concat([gain, us.rename("us"), before.rename("before")], axis=1).reset_index().nlargest(1, "gain")
+    return {
+        "half.wins": (gain > 1).groupby("n").sum(),
+        "half": {"origin": apart.origin(scripts.HALF), "matrices": ours["matrix"].nunique(), **first(best)},
+    }
+
+
+@part
 def few() -> Facts:
     """How far the best of the proposals is ahead of cuSPARSE's fastest for each N, and how good they are."""
     df = proposed()
@@ -596,7 +612,7 @@ def proposals() -> Facts:
 
     How good the model's proposals are for matrices that its weights were not fitted to, see `scripts.held_out`.
     """
-    measured, df = scripts.read().query(f"n > {any_csr.FEW}"), scripts.paid(apart.read(scripts.PLANS))
+    measured, df = scripts.read().query("n > @any_csr.FEW"), scripts.paid(apart.read(scripts.PLANS))
     middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
     paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
     return {

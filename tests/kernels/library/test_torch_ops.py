@@ -104,7 +104,7 @@ def as_if_on_a_gpu(pretended, monkeypatch):
     monkeypatch.setattr(dense, "describe", describe)
     monkeypatch.setattr(dense, "place", lambda x, name: (describe(x, name).ptr, describe(x, name)[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: 0)
-    monkeypatch.setattr(dense, "empty", lambda like, shape, *_: torch.empty(shape))
+    monkeypatch.setattr(dense, "empty", lambda like, shape, *_: torch.empty(shape, dtype=like.dtype))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     return pretended(racing.H200)
 

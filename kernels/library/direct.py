@@ -43,7 +43,7 @@ def brought(a) -> tuple[Any, ...] | None:
         a = a.detach()
         val = a.values()
         return None if val.dim() != 1 or val.is_neg() else (a.crow_indices(), a.col_indices(), val)
-    if type(a) is csr.Csr and arrays.array_module(a.val) is not np:
+    if type(a) is csr.Csr and arrays.array_module(a.row_ptr) is not np:
         return a.row_ptr, a.col_idx, a.val
     if getattr(a, "format", "") == "csr" and type(a).__module__.startswith("cupyx."):
         return a.indptr, a.indices, a.data

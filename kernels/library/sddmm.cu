@@ -18,8 +18,8 @@
 // Sums are float32, always in the same order. A warp is done with its places at once: what hides
 // latency are other warps, 48 of an SM with 2 KiB each on their way at n = 32 in float32.
 //
-// Expected on H100: B from L2, at 42 bytes a clock and SM, is what is waited for, in clocks of an SM
-// a place; beside it, instructions of a warp a place, of which four go on in a clock:
+// Expected on H100: B from L2, at 42 bytes a clock and SM, is what is waited for, in clocks of an
+// SM a place; beside it, instructions of a warp a place, of which four go on in a clock:
 //
 //     n                 16     32     64    128    256
 //     float32  B       1.5    3.0    6.1     12     24
@@ -40,12 +40,19 @@
 constexpr int WARPS = 8, UNROLL = 4;
 template <Dtype T>
 constexpr int SIZE_OF = T == FLOAT32 ? 4 : 2;
+// That share an SM, by the bytes of a lane's loads of a row: registers.
+template <int BYTES, bool WIDE>
+constexpr int BLOCKS =
+    WIDE         ? 2
+    : BYTES > 16 ? 3
+                 : 4;
 
 template <Dtype T, int V>
 __device__ __forceinline__ vec<V> floats(const Packed<T, V>& x)
 {
-    if constexpr (V == 1) return {T == FLOAT32 ? __uint_as_float(x.bits) : unpack<T>(x.bits).x};
+    if constexpr (T == FLOAT32 && V == 1) return {__uint_as_float(x.bits)};
     else if constexpr (T == FLOAT32) return x.at;
+    else if constexpr (V == 1) return {unpack<T>(x.bits).x};
     else {
         vec<V> y;
 #pragma unroll
@@ -79,9 +86,7 @@ __device__ __forceinline__ void add_up(float (&sum)[UNROLL], int lane)
 }
 
 template <Dtype T, Dtype O, int V, int LOADS, int TEAM, bool WIDE>
-__global__ void __launch_bounds__(32 * WARPS, WIDE                          ? 2
-                                              : LOADS * V * SIZE_OF<T> > 16 ? 3
-                                                                            : 4)
+__global__ void __launch_bounds__(32 * WARPS, BLOCKS<LOADS * V * SIZE_OF<T>, WIDE>)
     sddmm(unsigned nnz, int n,
           const int* __restrict__ row,     // (nnz,)
           const int* __restrict__ column,  // (nnz,)

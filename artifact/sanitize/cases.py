@@ -218,7 +218,10 @@ def library(lab: Lab) -> Iterable[Case]:
         ("plan tuned of csr", partial(single, tune=True)),
         *((f"plan pruned to {prune}", partial(_pruned, lab, prune)) for prune in PRUNED),
         *((f"spmm of csr, n={n}", partial(_single, lab, sparse, n)) for n in (64, 33, 1)),
-        *((f"sddmm, n={n}", partial(_sampled, lab, sparse, n)) for n in (64, 34, 33)),
+        *(
+            (f"sddmm of {dtype}, n={n}", partial(_sampled, lab, sparse, n, dtype))
+            for n, dtype in product((16, 33, 64, 100, 300), ("float32", *half.DTYPES))
+        ),
         # Of float32 and 2 bytes: rows of uint4 to unsigned short.
         *((f"gather of rows, {size}", partial(_gathered, lab, size)) for size in (8, 4, 3, 2)),
     ]
@@ -280,11 +283,12 @@ def _single(lab: Lab, a: csr.Csr, n: int) -> None:
         lab.compare(kernels.spmm(there, b), right, "spmm", "float32")
 
 
-def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
-    g, b = normal(7, a.m, n), normal(8, a.k, n)
-    out = Sampled(csr.to_device(a), lab.device)(cupy.asarray(g), cupy.asarray(b))
+def _sampled(lab: Lab, a: csr.Csr, n: int, dtype: str) -> None:
+    g, b = (_rounded_to(normal(seed, rows, n), dtype) for seed, rows in ((7, a.m), (8, a.k)))
+    out = Sampled(csr.to_device(a), lab.device)(_dense(g, dtype), _dense(b, dtype))
     right = (g.astype(np.float64) @ b.astype(np.float64).T)[csr.rows(a), a.col_idx]
-    lab.compare(out[:, None], right[:, None], "sddmm", "float32")
+    lab.device.sync()
+    require_close("sddmm", formats.to_dense(here(out)), right, verification.LIMITS[dtype].max_err)
 
 
 def _gathered(lab: Lab, columns: int) -> None:

@@ -9,7 +9,7 @@ sddmm  what training asks of A's values. Of C = A · B with the gradient G of C,
 
 import sys
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,12 @@ LONGEST = 16384  #: entries of a row
 #: dtype of indices -> their bytes, what direct.cu calls them; of values: what it calls them, how many a word holds.
 _INDICES = {"int32": (4, "int"), "int64": (8, "long long")}
 _NUMBERS = {"float32": ("Float", 1), "bfloat16": ("Sixteen<BF16>", 2), "float16": ("Sixteen<F16>", 2)}
+#: dtype -> what sddmm.cu calls it, bytes of a number.
+_SAMPLED = {"float32": ("FLOAT32", 4), "bfloat16": ("BF16", 2), "float16": ("F16", 2)}
+UNROLL = 4  #: places of a team, in sddmm.cu
+FEWEST = 8  #: lanes of a team, where a row has a load for each: of 16 bytes they are a line of L2
+MOST_COLUMNS = 2**30 - 1  #: whose bytes are an unsigned number of 32 bits
+AT_ONCE, MOST_LOADS = 32, 4  #: bytes of a lane's loads, and these, at most: registers
 
 
 def brought(a) -> tuple[Any, ...] | None:
@@ -37,7 +43,7 @@ def brought(a) -> tuple[Any, ...] | None:
         a = a.detach()
         val = a.values()
         return None if val.dim() != 1 or val.is_neg() else (a.crow_indices(), a.col_indices(), val)
-    if type(a) is csr.Csr and arrays.array_module(a.val) is not np:
+    if type(a) is csr.Csr and arrays.array_module(a.row_ptr) is not np:
         return a.row_ptr, a.col_idx, a.val
     if getattr(a, "format", "") == "csr" and type(a).__module__.startswith("cupyx."):
         return a.indptr, a.indices, a.data
@@ -104,48 +110,101 @@ def width(n: int, *addresses: int) -> int:
     return next((w for w in (4, 2, 1) if n % w == 0 and all(x % (4 * w) == 0 for x in addresses)), 0)
 
 
+class Team(NamedTuple):
+    """The lanes of a warp that multiply two rows, in sddmm.cu."""
+
+    vec: int  #: columns of a load
+    loads: int  #: of a lane at once
+    lanes: int  #: a power of 2
+
+    def times(self, n: int) -> int:
+        """Return how often a team loads until it has n columns."""
+        return ceil(n / (self.vec * self.loads * self.lanes))
+
+    def entry(self, n: int, dtype: str, out: str) -> str:
+        """Return the instantiation for rows of n columns. dtype: theirs; out: of values."""
+        wide = str(self.times(n) > 1).lower()
+        return f"sddmm<{_SAMPLED[dtype][0]}, {_SAMPLED[out][0]}, {self.vec}, {self.loads}, {self.lanes}, {wide}>"
+
+
+def team(n: int, size: int, *addresses: int) -> Team | None:
+    """Return the lanes for rows of n numbers of `size` bytes; None where an address is no number's.
+
+    Loads are as wide as n and the addresses of both matrices allow. Of all ways the one that takes the fewest
+    instructions, half of one's loads each time for addresses; then one that has a row at once; then the one whose sums
+    are added up over few lanes.
+    """
+    wide = (v for v in (8, 4, 2, 1) if v * size <= 16 and not any(x % (v * size) for x in (n * size, *addresses)))
+    vec = next(wide, 0)
+    if vec == 0:
+        return None
+    fits = (
+        Team(vec, loads, 1 << bits)
+        for bits in range(6)
+        for loads in range(1, min(MOST_LOADS, AT_ONCE // (vec * size)) + 1)
+        if 2 << bits > min(FEWEST, n // vec)
+    )
+    return min(fits, key=lambda x: (x.times(n) * x.lanes * (2 * x.loads + 1), x.times(n), x.lanes))
+
+
 class Sampled:
-    """(G · Bᵀ) at the places of A (m, k), a `Csr` on a current GPU: float32 (nnz,), in the order of A's values.
+    """(G · Bᵀ) at the places of A (m, k), a `Csr` on a current GPU: (nnz,), in the order of A's values.
 
     made = Sampled(a, device)
-    made(g, b)      # G (m, n), B (k, n): row-major float32 of PyTorch, CuPy or others
+    made(g, b)      # G (m, n), B (k, n): row-major, both float32, bfloat16 or float16, of PyTorch, CuPy or others
     """
 
     def __init__(self, a: csr.Csr, device):
         self.a, self.device = a, device
-        self._row = csr.rows(a).astype(np.int32)
-        device.sync()  # rows are there, whatever stream comes next
+        self._row, self._column = csr.rows(a).astype(np.int32), a.col_idx
+        if a.nnz and a.col_idx.data.ptr % 16:  # four at once
+            self._column = a.col_idx.copy()
+        device.sync()  # they are there, whatever stream comes next
 
-    def __call__(self, g, b):
-        """Return the values, on the current stream. Raises ValueError, one sentence, for other shapes or dtypes."""
+    def __call__(self, g, b, dtype: str = ""):
+        """Return the values in a dtype, by default that of B, on the current stream; sums are float32.
+
+        Raises ValueError, one sentence, for other shapes or dtypes.
+        """
         ordinal, nnz = self.device.device_id, self.a.nnz
         require_no_grad(g, "G")
         require_no_grad(b, "B")
         left, right = dense.describe(g, "G"), dense.describe(b, "B")
+        dtype = dtype or right.dtype
         for name, x, rows in (("G", left, self.a.m), ("B", right, self.a.k)):
             require(
                 len(x.shape) == 2
                 and x.shape[0] == rows
-                and x.dtype == "float32"
+                and x.dtype in _SAMPLED
                 and x.device == ordinal
                 and dense.is_laid(x, "C"),
-                f"{name} is {x.dtype} {tuple(x.shape)} on GPU {x.device}, but must be row-major float32 of {rows} rows "
-                f"on GPU {ordinal}",
+                f"{name} is {x.dtype} {tuple(x.shape)} on GPU {x.device}, but must be row-major float32, bfloat16 or "
+                f"float16 of {rows} rows on GPU {ordinal}",
             )
+        require(
+            left.dtype == right.dtype,
+            f"G is {left.dtype} and B {right.dtype}, but a product of their rows has one dtype: convert one of them",
+        )
+        require(dtype in _SAMPLED, f"values are asked for in {dtype}, but come in {', '.join(_SAMPLED)}")
         n = left.shape[1]
         require(
             right.shape[1] == n,
             f"G has {n} columns and B {right.shape[1]}, but a product of their rows needs as many",
         )
-        out = dense.empty(b, (nnz,), "float32", "C", ordinal, None)
+        out = dense.empty(b, (nnz,), dtype, "C", ordinal, None)
         if nnz == 0:
             return out
-        words = width(n, left.ptr, right.ptr)
-        require(words > 0, "G or B begins at an address that is no multiple of 4 bytes: copy it")
+        size = _SAMPLED[right.dtype][1]
+        made = team(n, size, left.ptr, right.ptr)
+        if made is None or n > MOST_COLUMNS:
+            raise ValueError(
+                f"G and B have {n} columns and begin at {left.ptr:#x} and {right.ptr:#x}, but must have {MOST_COLUMNS} "
+                f"at most and begin at multiples of {size} bytes: copy them"
+            )
         with current.opened(ordinal):
             flow = workspace.stream_at(dense.current(b, ordinal), self.device)
-            blocks = ceil(nnz / (32 * WARPS))
-            places = self._row.data.ptr, self.a.col_idx.data.ptr, left.ptr, right.ptr, dense.describe(out, "out").ptr
-            sizes = np.int32(nnz), np.int32(n)
-            workspace.enqueue(self.device, flow, SAMPLED, f"sddmm<{words}>", blocks, (32, WARPS), *sizes, *places)
+            blocks = ceil(nnz / (32 * WARPS // made.lanes * UNROLL))
+            places = self._row.data.ptr, self._column.data.ptr, left.ptr, right.ptr, dense.describe(out, "out").ptr
+            entry, sizes = made.entry(n, right.dtype, dtype), (np.int32(nnz), np.int32(n))
+            workspace.enqueue(self.device, flow, SAMPLED, entry, blocks, 32 * WARPS, *sizes, *places)
         return out

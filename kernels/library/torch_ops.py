@@ -18,17 +18,18 @@ import itertools
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, csr, nm
+from ..formats import bcsr, csr, half, intake, nm
 from ..lazy import torch
 from ..padding import ALIGNMENT
 from ..workspace import stream_at
 from . import current, dense, operands, plans
 from .dense import named
-from .direct import Sampled
+from .direct import LONGEST, Sampled, multiplied
 
 _numbers = itertools.count()
 _matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
@@ -45,7 +46,7 @@ class SparseMatrix:
 
     Gradients: of B for all formats: CSR and blocks are transposed as such, once; the transpose of any other is
     multiplied dense, by PyTorch, since it has no pattern that a kernel here reads, and kept in B's dtype. Of A's values
-    for CSR of float32.
+    for CSR, in B's dtype.
 
     copy, pickle and torch.save take A alone, which then lies on the host until its first product, and from then on
     where that one's B is; plans are made anew.
@@ -89,12 +90,13 @@ class SparseMatrix:
         self.number = next(_numbers)
         self._plans: dict[tuple, plans.Plan] = {}
         self._dense: dict = {}  # a dtype -> Aᵀ
+        self._longest: dict[bool, int] = {}  # of rows of A, or of Aᵀ, entries
         _matrices[self.number] = self
         self._spmm = operators().spmm
 
     def __getstate__(self) -> dict:
         """Return what makes the matrix, without what is made of it: what copies and files have."""
-        own = "number", "device", "_plans", "_spmm", "_transpose", "_sampled", "_dense"  # made anew when asked for
+        own = "number", "device", "_plans", "_spmm", "_transpose", "_sampled", "_dense", "_longest"  # made anew
         return {name: x for name, x in vars(self).items() if name not in own} | {"a": formats.to_host(self.a)}
 
     def __setstate__(self, state: dict) -> None:
@@ -107,8 +109,8 @@ class SparseMatrix:
     def matmul(self, b, values=None):
         """C (m, n) = A · B for a tensor B (k, n), row-major, or of a vector (k,) C (m,).
 
-        values: float32 (nnz,), in place of A's, for CSR; under autocast the product is then one of float32, the
-        one that there is. Raises ValueError, one sentence, for anything else.
+        values: (nnz,), in place of A's, for CSR, in B's dtype; under autocast both are cast to its dtype, as by
+        torch.mm. Raises ValueError, one sentence, for anything else.
         """
         # No `require`: the compiler would have to trace its sentence.
         import torch
@@ -129,8 +131,7 @@ class SparseMatrix:
         require_no_tangent(b, "differentiate backward")
         if values is not None:
             require_no_tangent(values, "differentiate backward")
-            if autocast_dtype(b) is not None:
-                b, values = b.float(), values.float()
+            b, values = cast(b, b), cast(b, values)
         return self._spmm(b, values, self.number, False, self.shape[0])
 
     __matmul__ = matmul
@@ -151,7 +152,14 @@ class SparseMatrix:
                 return torch.mm(self._dense_transpose(b.dtype), b)
         if changes:
             values = (values[self._transpose[1]] if transposed else values).detach().contiguous()
+            if named(b.dtype) in half.DTYPES:
+                return self._sixteen_bits(b, values, transposed)
+        return self._planned(b, values, transposed)
+
+    def _planned(self, b, values, transposed: bool):
+        """Return A · B, or Aᵀ · B, by a plan. values: in its order of entries, or None."""
         bits = torch.are_deterministic_algorithms_enabled() if self.deterministic is None else self.deterministic
+        changes = values is not None
         key = transposed, b.shape[1], b.dtype, changes, bits
         if key not in self._plans:
             self._plans[key] = plans.plan(
@@ -166,6 +174,23 @@ class SparseMatrix:
             )
         out = torch.empty((self.shape[transposed], b.shape[1]), dtype=b.dtype, device=b.device)
         return self._plans[key](b, out, values=values)
+
+    def _sixteen_bits(self, b, values, transposed: bool):
+        """Return A · B, or Aᵀ · B, for values of 16 bits, as they lie; in float32 where no kernel takes those."""
+        require(
+            values.dtype == b.dtype,
+            f"values are {named(values.dtype)} and B {named(b.dtype)}, but must have one dtype: convert one of them",
+        )
+        a = self._transpose[0] if transposed else self.a
+        if transposed not in self._longest:
+            with current.settled(self.device.device_id):
+                self._longest[transposed] = intake.facts_of(a).longest
+        if self._longest[transposed] <= LONGEST:
+            of_values, given = replace(a, val=values, facts=None), dense.describe(b, "B")
+            done = multiplied(of_values, b, given, None, 1.0, 0.0, None, check=False)
+            if done is not None:
+                return done
+        return self._planned(b.float(), values.float(), transposed).to(b.dtype)
 
     def sample(self, g, b):
         """(G · Bᵀ) at A's places."""

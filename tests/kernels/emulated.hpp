@@ -145,6 +145,7 @@ static unsigned __ballot_sync(unsigned, bool x)
         return all;
     });
 }
+static bool __all_sync(unsigned mask, bool x) { return __ballot_sync(mask, x) == ~0u; }
 template <class T, class U>
 static T atomicAdd(T* at, U x) { const T had = *at; *at += x; return had; }
 template <class T, class U>

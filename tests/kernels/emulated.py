@@ -24,6 +24,7 @@ from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.distributed import generate
 from kernels.formats import arrays, compress, half, intake, layout
+from kernels.library import direct
 
 COMPILE = ("g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-x", "c++")
 SHIM = Path(__file__).with_name("emulated.hpp")
@@ -37,6 +38,14 @@ FEW = tuple(
     )
 )
 FEW_COLUMNS = ((1, "tf32"), (3, "tf32"), (8, "tf32"), (44, "tf32"), (8, "bfloat16"), (7, "float16"))
+#: Columns of dense matrices whose product is sampled; their dtype, that of what comes out, bytes of a number of theirs.
+SAMPLED_COLUMNS = (1, 3, 7, 16, 32, 41, 64, 100, 128, 256, 300)
+SAMPLED_DTYPES = (
+    ("float32", "float32", 4),
+    ("bfloat16", "bfloat16", 2),
+    ("float16", "float16", 2),
+    ("bfloat16", "float32", 2),
+)
 #: What is run of each source.
 ENTRIES = {
     arrays.CHECKS: arrays.CHECKS_ENTRIES,
@@ -67,6 +76,11 @@ ENTRIES = {
     + ("sliced<float>", "sliced<unsigned short>"),
     subwarp.SOURCE: tuple(dict.fromkeys(config.entry(n, dtype) for n, dtype in FEW_COLUMNS for config in FEW)),
     half.SOURCE: tuple(f"{name}<{dtype}>" for name in ("to_bits", "not_held") for dtype in ("BF16", "F16")),
+    direct.SAMPLED: tuple(
+        dict.fromkeys(
+            direct.team(n, size).entry(n, dtype, out) for n in SAMPLED_COLUMNS for dtype, out, size in SAMPLED_DTYPES
+        )
+    ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
     probe.COMPARE: tuple(f"compare<{name}>" for name in probe.ELEMENTS.values()),

@@ -1,16 +1,22 @@
 """B and out without a GPU: how they lie, whose stream, and the kernel that copies them on every target."""
 
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import ClassVar
 
+import emulated
 import numpy as np
 import pytest
+from compiled import count
 from hypothesis import given, strategies as st
+from matrices import of_lengths
 from refused import says
 
-from kernels import jit
-from kernels.library import dense, direct, operands
+from kernels import formats, jit, workspace
+from kernels.formats import csr, half
+from kernels.formats.half import Half
+from kernels.library import Sampled, dense, direct, operands
 from kernels.library.dense import Dense
 
 
@@ -134,13 +140,15 @@ def test_any_librarys_stream_has_an_address():
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_every_kernel_of_the_library_compiles_without_spills(arch):
     jobs = [(dense.SOURCE, f"combine<{name}>") for name, _ in dense.DTYPES.values()]
-    jobs += [(direct.SAMPLED, f"sddmm<{width}>") for width in (4, 2, 1)]
+    sampled = emulated.ENTRIES[direct.SAMPLED]
+    jobs += [(direct.SAMPLED, entry) for entry in sampled]
     found = jit.reports(jit.compile_cubin(*job, arch) for job in jobs)
     assert not any(used.spills for used, _ in found)
-    mixes = [mix for _, mix in found[3:]]
-    for mix, size in zip(mixes, (".128", ".64", ""), strict=True):
-        loads = [op for op in mix if op.startswith("LDG")]
-        assert any(op.endswith("CONSTANT" if not size else f"{size}.CONSTANT") for op in loads)
+    for entry, (_, mix) in zip(sampled, found[3:], strict=True):
+        numbers, _, *team = entry.removeprefix("sddmm<").split(", ")
+        vec, loads = map(int, team[:2])
+        bits = 8 * vec * (4 if numbers == "FLOAT32" else 2)
+        assert bits <= 32 or count(mix, "LDG", bits) >= 9 * loads, entry
 
 
 @pytest.mark.parametrize(
@@ -149,6 +157,53 @@ def test_every_kernel_of_the_library_compiles_without_spills(arch):
 )
 def test_lanes_load_as_much_at_once_as_rows_allow(n, addresses, width):
     assert direct.width(n, *addresses) == width
+
+
+@pytest.fixture
+def sampling(request, anything_there, monkeypatch):
+    """A function: A of the host -> `Sampled` of it, on a GPU or on the host in its place, into NaN."""
+
+    def poisoned(like, shape, dtype, *_):
+        made = np.full(shape, np.nan, np.float32)
+        bits = anything_there(half.to_bits(made, dtype))
+        return Half(dtype, bits) if dtype in half.DTYPES else bits
+
+    monkeypatch.setattr(dense, "empty", poisoned)
+    if request.node.get_closest_marker("gpu"):
+        device = request.getfixturevalue("device")
+    else:
+        device = SimpleNamespace(device_id=0, sync=lambda: None)
+        monkeypatch.setattr(direct.current, "opened", lambda ordinal: nullcontext(device))
+        monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
+    return lambda a: Sampled(anything_there(a), device)
+
+
+@pytest.mark.parametrize("n", emulated.SAMPLED_COLUMNS)
+def test_values_are_sampled_at_every_place_and_have_the_same_bits_again(sampling, anything_there, n):
+    rng = np.random.default_rng(n)
+    for lengths in ([0, 0], [0, 1, 0], [500], [0, 3, 70, 1, 0, 301, 5, 0], rng.integers(0, 9, 90)):
+        a = of_lengths(lengths, 600, rng)
+        for dtype, out, _ in emulated.SAMPLED_DTYPES:
+            g, b = (half.to_bits(rng.standard_normal((rows, n), np.float32), dtype) for rows in (a.m, a.k))
+            given = [Half(dtype, anything_there(x)) if dtype in half.DTYPES else anything_there(x) for x in (g, b)]
+            made = sampling(a)
+            found, again = (formats.to_dense(formats.to_host(made(*given, out))) for _ in range(2))
+            g, b = (half.from_bits(x, dtype).astype(np.float64) for x in (g, b))
+            each = g[csr.rows(a)] * b[a.col_idx]
+            limit = {"float32": 1e-6, "bfloat16": 4e-3, "float16": 1e-3}[out] * np.abs(each).sum(axis=1)
+            assert (np.abs(found - each.sum(axis=1)) <= limit).all() and np.array_equal(found, again), (lengths, dtype)
+
+
+@given(st.integers(0, 4096), st.sampled_from((2, 4)), st.sampled_from((16, 8, 4, 2)))
+def test_a_team_has_every_column_once_in_loads_that_rows_allow(n, size, step):
+    made = direct.team(n, size, 512, 512 + step)
+    if step < size:
+        assert made is None
+        return
+    assert made.vec * size <= 16 and n % made.vec == 0 and step % (made.vec * size) == 0
+    assert made.times(n) * made.vec * made.loads * made.lanes >= n and 32 % made.lanes == 0
+    assert made.vec * size in (16, step) or n % (2 * made.vec), "it could load more"
+    assert made.lanes < 2 * max(1, n // made.vec), "half of them would have nothing"
 
 
 def test_what_combine_is_launched_with(monkeypatch):

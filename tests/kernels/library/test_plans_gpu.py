@@ -116,12 +116,13 @@ def test_nothing_to_multiply():
     assert kernels.plan(scattered(40, 50), 0)(b[:, :0]).shape == (40, 0)
 
 
-@pytest.mark.parametrize("n", [1, 30, 64, 127])
-def test_a_product_sampled_at_the_places_of_a_matrix(n, device):
+@pytest.mark.parametrize(("n", "dtype"), [(64, "float32"), (30, "float16"), (64, "bfloat16"), (127, "bfloat16")])
+@pytest.mark.parametrize("how", ["C", "odd"])
+def test_a_product_sampled_at_the_places_of_a_matrix(n, dtype, how, device):
     a = csr.from_scipy(scattered(150, 120))
-    g, b = numbers((150, n)), numbers((120, n), seed=1)
-    found = Sampled(csr.to_device(a), device)(on_gpu(g), on_gpu(b))
-    assert error(found, (g[csr.rows(a)].astype(np.float64) * b[a.col_idx]).sum(axis=1)) < LIMITS["float32"]
+    g, b = numbers((150, n), dtype), numbers((120, n), dtype, 1)
+    found = Sampled(csr.to_device(a), device)(on_gpu(g, dtype, how), on_gpu(b, dtype, how))
+    assert error(found, (g[csr.rows(a)].astype(np.float64) * b[a.col_idx]).sum(axis=1)) < LIMITS[dtype]
 
 
 @pytest.mark.alone

@@ -186,7 +186,7 @@ def _schema(columns: Mapping[str, Column], rules: Iterable[tuple[str, Callable, 
         if of.kind in ("int", "float")
     ]
     # Of the table, and not of columns one by one: twice as fast.
-    checks = [pa.Check(partial(rows, right), name=x, error=said) for x, right, said in (*ranges, *rules)]
+    checks = [pa.Check(partial(rows, right), name=x, error=said, ignore_na=False) for x, right, said in (*ranges, *rules)]
     return pa.DataFrameSchema(checks=checks)
 
 

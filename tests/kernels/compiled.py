@@ -30,6 +30,11 @@ class Reports(dict[Key, tuple[jit.Resources, dict[str, int]]]):
         super().__init__(zip(cubins, jit.reports(cubins.values()), strict=True))
         self.cubins = cubins
 
+    @functools.cached_property
+    def listings(self) -> dict[Key, list[str]]:
+        """Instructions of each, in order, where all are for one target."""
+        return dict(zip(self.cubins, jit.listings(self.cubins.values()), strict=True))
+
     def anew(self) -> Reports:
         """Of the same kernels, compiled once more."""
         return Reports(_compiled([(cubin.source, *key) for key, cubin in self.cubins.items()], anew=True))

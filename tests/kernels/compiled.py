@@ -76,8 +76,8 @@ def cubins(entries: Iterable[tuple[Path, str]], targets: Iterable[str] = jit.TAR
 def spread(
     entries: Iterable[tuple[Path, str]], always: Iterable[str] = ("sm_90a",), targets: Iterable[str] = jit.TARGETS
 ) -> dict[Key, jit.Cubin]:
-    """Every (source, entry) compiled for `always` and for one of the other targets in turn, the first of each source for
-    all: many entries of one source differ in numbers, which no target but the compiler's own limits tells apart."""
+    """Every (source, entry) compiled for `always` and one other target in turn, the first of each source for all: many
+    entries of one source differ in numbers, which no target but the compiler's own limits tells apart."""
     entries, others = list(entries), [target for target in targets if target not in always]
     first = {source: entry for source, entry in reversed(entries)}
     jobs = [

@@ -136,14 +136,14 @@ def test_what_a_bound_leaves_out_is_gone_and_nothing_else(tmp_path, variant):
     kernel = bounds.VARIANTS[variant]
     source = tmp_path / kernel.source.name
     (entry,) = kernel.entries
-    cubin = jit.compile_cubin(source, entry, "sm_90a", include=[tiles.HERE])
-    mix, (whole, _) = jit.instruction_mix(cubin), bounds._OF[variant]
-    all_of_it = jit.instruction_mix(jit.compile_cubin(kernel.source, entry, "sm_90a"))
+    cubin, uncut = jit.compile_cubin(source, entry, "sm_90a", include=[tiles.HERE]), (kernel.source, entry, "sm_90a")
+    (used, mix), (_, all_of_it) = jit.reports([cubin, jit.compile_cubin(*uncut)])
+    whole, _ = bounds._OF[variant]
     for op, part in (("UTMALDG", "_unloaded"), ("HGMMA.SP", "_unmultiplied")):
         left = 0 if variant == whole + part else count(all_of_it, op)
         assert count(mix, op) == left, (op, mix)
     assert count(mix, "UTMASTG") == count(all_of_it, "UTMASTG")
-    assert not jit.resources(cubin).spills
+    assert not used.spills
 
 
 def test_a_bound_whose_rung_was_rewritten_says_so(monkeypatch):

@@ -51,7 +51,7 @@ HANG_TRAP = "SPARSITY_HANG_TRAP"
 
 
 #: An instruction of the disassembly, where it lies and what it is; @!PT marks padding, which never executes.
-_INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)[^;]*")
 
 
 #: Where a kernel lies in the cache -> the lock of who compiles it: threads work side by side, but none on another's.
@@ -403,19 +403,31 @@ def _place(cubin: Cubin, suffix: str, reader: bytes) -> Path:
 
 
 def _mixes(cubins: list[Cubin]) -> list[Counter]:
-    """Return the instruction mix of each of several kernels of one architecture.
+    """Return the instruction mix of each of several kernels of one architecture."""
+    return [Counter(match[2] for match in found) for found in _disassembled(cubins)]
 
-    Their instructions are disassembled as if they followed each other in memory, which takes one process for all.
+
+def listings(cubins: Iterable[Cubin]) -> list[list[str]]:
+    """Return the instructions of each of several kernels of one architecture, in order, without addresses and labels.
+
+    That takes hardly longer than `disassemble` does for one of them.
+    """
+    return [[match[0].partition("*/")[2].strip() for match in found] for found in _disassembled(list(cubins))]
+
+
+def _disassembled(cubins: list[Cubin]) -> list[list[re.Match[str]]]:
+    """Return `_INSTRUCTION` of each instruction of each kernel.
+
+    They are disassembled as if they followed each other in memory, which takes one process for all.
     """
     code = [_instructions(cubin) for cubin in cubins]
     ends = list(itertools.accumulate(map(len, code)))
     target = cubins[0].arch.replace("sm_", "SM")
-    listing = _tool("nvdisasm", b"".join(code), cubins[0], "--binary", target)
-    mixes: list[Counter] = [Counter() for _ in cubins]
-    for line in listing.splitlines():
+    made: list[list[re.Match[str]]] = [[] for _ in cubins]
+    for line in _tool("nvdisasm", b"".join(code), cubins[0], "--binary", target).splitlines():
         if match := _INSTRUCTION.search(line):
-            mixes[bisect.bisect(ends, int(match[1], 16))][match[2]] += 1
-    return mixes
+            made[bisect.bisect(ends, int(match[1], 16))].append(match)
+    return made
 
 
 def _instructions(cubin: Cubin) -> bytes:

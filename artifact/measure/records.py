@@ -185,9 +185,11 @@ def _schema(columns: Mapping[str, Column], rules: Iterable[tuple[str, Callable, 
         for name, of in columns.items()
         if of.kind in ("int", "float")
     ]
-    # Of the table, and not of columns one by one: twice as fast.
-    checks = [pa.Check(partial(rows, right), name=x, error=said) for x, right, said in (*ranges, *rules)]
-    return pa.DataFrameSchema(checks=checks)
+    # Of the table, and not of columns one by one: twice as fast; and so is not to look for empty cells in all of it.
+    made = partial(pa.Check, ignore_na=False)
+    return pa.DataFrameSchema(
+        checks=[made(partial(rows, right), name=x, error=said) for x, right, said in (*ranges, *rules)]
+    )
 
 
 def _table(

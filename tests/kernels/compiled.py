@@ -30,6 +30,11 @@ class Reports(dict[Key, tuple[jit.Resources, dict[str, int]]]):
         super().__init__(zip(cubins, jit.reports(cubins.values()), strict=True))
         self.cubins = cubins
 
+    @functools.cached_property
+    def listings(self) -> dict[Key, list[str]]:
+        """Instructions of each, in order, where all are for one target."""
+        return dict(zip(self.cubins, jit.listings(self.cubins.values()), strict=True))
+
     def anew(self) -> Reports:
         """Of the same kernels, compiled once more."""
         return Reports(_compiled([(cubin.source, *key) for key, cubin in self.cubins.items()], anew=True))
@@ -68,14 +73,17 @@ def cubins(entries: Iterable[tuple[Path, str]], targets: Iterable[str] = jit.TAR
     return _compiled([(*entry, target) for entry in entries for target in targets])
 
 
-def spread(entries: Iterable[tuple[Path, str]]) -> dict[Key, jit.Cubin]:
-    """Every (source, entry) compiled for Hopper, and for one other target in turn: many entries of one source differ
-    in numbers, which no target but the compiler's own limits tells apart."""
-    others = [target for target in jit.TARGETS if target != "sm_90a"]
+def spread(
+    entries: Iterable[tuple[Path, str]], always: Iterable[str] = ("sm_90a",), targets: Iterable[str] = jit.TARGETS
+) -> dict[Key, jit.Cubin]:
+    """Every (source, entry) compiled for `always` and one other target in turn, the first of each source for all: many
+    entries of one source differ in numbers, which no target but the compiler's own limits tells apart."""
+    entries, others = list(entries), [target for target in targets if target not in always]
+    first = {source: entry for source, entry in reversed(entries)}
     jobs = [
         (source, entry, target)
         for i, (source, entry) in enumerate(entries)
-        for target in ("sm_90a", others[i % len(others)])
+        for target in (targets if first[source] == entry else (*always, others[i % len(others)]))
     ]
     return _compiled(jobs)
 

@@ -86,11 +86,11 @@ print("came to an end")
 def test_both_builds_compile_and_one_of_them_traps(monkeypatch, source, entry):
     """Registers are exchanged in both, so that what hangs with the trap hangs without."""
     monkeypatch.delenv(jit.HANG_TRAP, raising=False)
-    plain = jit.instruction_mix(jit.compile_cubin(source, entry, "sm_90a"))
+    usual = jit.compile_cubin(source, entry, "sm_90a")
     monkeypatch.setenv(jit.HANG_TRAP, "1")
     trapping = jit.compile_cubin(source, entry, "sm_90a")
     jit.require_registers(trapping)
-    mix = jit.instruction_mix(trapping)
+    (_, plain), (_, mix) = jit.reports([usual, trapping])
     assert compiled.count(mix, "BPT") and not compiled.count(plain, "BPT")
     assert compiled.count(mix, "USETMAXREG") == compiled.count(plain, "USETMAXREG")
     assert set(re.findall(rb"[\w.]*/?(\w+\.cuh?)\0", trapping.code)), "a wait that does not end has a file to name"

@@ -299,10 +299,11 @@ def _of_variant(system, variant: str) -> list[tuple]:
 
 @pytest.mark.parametrize("what", routed())
 def test_every_family_has_the_kernels_that_are_routed_to(what):
-    jobs = dict.fromkeys(routed()[what])
-    reports = compiled.reports(compiled.cubins(jobs, OTHERS))
-    assert len(reports) == len(jobs) * len(OTHERS) > 0
-    for (entry, target), (used, mix) in reports.items():
+    jobs = list(dict.fromkeys(routed()[what]))
+    made = compiled.spread(jobs, (), OTHERS)
+    assert {(x.source, x.entry) for x in made.values()} == {*jobs}
+    assert {(x.source, x.arch) for x in made.values()} == {(source, arch) for source, _ in jobs for arch in OTHERS}
+    for (entry, target), (used, mix) in compiled.reports(made).items():
         assert mix["EXIT"] and not any(op.startswith(("HGMMA", "UTMA")) for op in mix), entry
         assert used.spill_loads <= MOST_LOADS and used.stack_bytes <= 4 * MOST_LOADS, f"{entry} on {target}: {used}"
 

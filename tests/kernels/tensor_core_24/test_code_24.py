@@ -43,12 +43,8 @@ def reports(cubins):
 
 @pytest.fixture(scope="module")
 def listings(cubins):
-    """A function: entry -> its instructions, in order."""
-
-    def listing(entry: str) -> list[str]:
-        return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*);", jit.disassemble(cubins[entry]))
-
-    return listing
+    """entry -> its instructions, in order."""
+    return dict(zip(cubins, jit.listings(cubins.values()), strict=True))
 
 
 def modified(mix: dict[str, int], opcode: str, modifier: str) -> int:
@@ -69,7 +65,7 @@ def test_entries_spill_nothing_and_fit_their_block(reports):
 def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listings, entry):
     """HGMMA.SP and nothing else, its groups not serialised; a step is each block of 64 rows with selector 0, then each
     with 1. One multiplication stays under way, but where it is waited for in every stage."""
-    (config, _), (used, mix), listing = ENTRIES[entry], reports[entry], listings(entry)
+    (config, _), (used, mix), listing = ENTRIES[entry], reports[entry], listings[entry]
     # B is as it lies in memory, rows of columns; the instruction transposes it.
     work = [re.fullmatch(r"(\S+) .*\.tnspB, .*, (R\d+), (0x[01])(, gsb0)? ?", op) for op in listing if "HGMMA" in op]
     each, deep = 2 * config.blocks, config.kind.deep
@@ -128,7 +124,7 @@ def test_the_sparse_instruction_of_eight_bits_is_what_runs(reports, listings, en
     assert sum(multiplications.values()) == 2 * 2 * config.blocks
     assert all(name.startswith("QGMMA.SP") for name in multiplications)
     assert bool(count(mix, "UBLKCP")) == config.kind.packed and bool(count(mix, "UTMASTG")) != config.direct
-    waits = re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, (0x\d)", " ".join(listings(entry)))
+    waits = re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, (0x\d)", " ".join(listings[entry]))
     assert sorted(waits) == ["0x0", "0x1", "0x1", "0x1"]
 
 
@@ -140,14 +136,14 @@ def test_what_a_bound_leaves_out_is_gone_and_nothing_else(tmp_path, variant):
     kernel = bounds.VARIANTS[variant]
     source = tmp_path / kernel.source.name
     (entry,) = kernel.entries
-    cubin = jit.compile_cubin(source, entry, "sm_90a", include=[tiles.HERE])
-    mix, (whole, _) = jit.instruction_mix(cubin), bounds._OF[variant]
-    all_of_it = jit.instruction_mix(jit.compile_cubin(kernel.source, entry, "sm_90a"))
+    cubin, uncut = jit.compile_cubin(source, entry, "sm_90a", include=[tiles.HERE]), (kernel.source, entry, "sm_90a")
+    (used, mix), (_, all_of_it) = jit.reports([cubin, jit.compile_cubin(*uncut)])
+    whole, _ = bounds._OF[variant]
     for op, part in (("UTMALDG", "_unloaded"), ("HGMMA.SP", "_unmultiplied")):
         left = 0 if variant == whole + part else count(all_of_it, op)
         assert count(mix, op) == left, (op, mix)
     assert count(mix, "UTMASTG") == count(all_of_it, "UTMASTG")
-    assert not jit.resources(cubin).spills
+    assert not used.spills
 
 
 def test_a_bound_whose_rung_was_rewritten_says_so(monkeypatch):

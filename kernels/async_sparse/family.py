@@ -53,6 +53,7 @@ GROUP_KIB = 4096
 L2, WRITE, FLOPS = 42, 24, 8192
 TILE = 700  # cycles from a tile's last wgmma to the next one's first
 FILL = 3000  # cycles until the first step has come from DRAM
+ONE_TILE, ONE_TILE_L2 = 2800, 47.5  # TILE and L2 of opt5: a block of threads begins, its ring fills
 STEP_CYCLES, TILE_CYCLES = 100, 1000  # of a step and of a tile of blocks_mma, that no bytes explain
 
 
@@ -276,6 +277,18 @@ class Unit:
         )
 
 
+@dataclass(frozen=True)
+class OneTile:
+    """A tile of opt5, the source's kernel: a block of threads for each, whose ring has whole steps."""
+
+    width: int = 256  #: columns that a warpgroup multiplies
+
+    @property
+    def columns(self) -> int:
+        """Columns of C in a tile."""
+        return 2 * self.width
+
+
 #: What was tried on the way to unit_ring and is no rung: name -> (configuration, what it changes). Rings are as
 #: deep as shared memory allows.
 TRIALS: dict[str, tuple[Unit, str]] = {
@@ -395,7 +408,7 @@ def dealt(config: Unit, shape: Shape, m: int, n: int, k: int, device) -> tuple[i
 # ---------------------------------------------------------------- what the tuner chooses from
 
 
-CHOICES: Choices[Unit] = Choices(
+CHOICES: Choices[Unit | OneTile] = Choices(
     "async_sparse",
     HERE / "choices",
     {
@@ -409,8 +422,8 @@ CHOICES: Choices[Unit] = Choices(
         "b_order": str,
         "c_order": str,
     },
-    {"unit": Unit},
-    lambda config: [SOURCE],
+    {"unit": Unit, "opt5": OneTile},
+    lambda config: [SOURCE, HERE / "opt5.cu"],
 )
 ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
 GROUPS_KIB = (4096, 16384)
@@ -441,19 +454,23 @@ def candidates(problem: Problem, device) -> list[Unit]:
     return wanted + [replace(config, longest_first=False) for config in best[:AS_THEY_LIE]]
 
 
-def predict(config: Unit, m: int, n: int, blocks: int, shape: Shape, sms: int) -> float:
+def predict(config: Unit | OneTile, m: int, n: int, blocks: int, shape: Shape, sms: int) -> float:
     """Cycles of a configuration, to rank them: what bounds its steps, and C (m, n); the SMs share all tiles.
 
-    blocks: how many A has.
+    blocks: how many A has. What is opt5's (`ONE_TILE`, `ONE_TILE_L2`) was fitted to shipped records of an H100 and an
+    H200, 218 problems beside the choice of each: three whole steps on their way are more than rings of units have,
+    which long block rows show, but nothing of a tile overlaps the one before.
     """
+    whole_steps = isinstance(config, OneTile)
     panels = ceil(n / config.columns)
     rows = ceil(m / shape.b_row)
     height = shape.b_row // ROWS
     steps = ceil(blocks * (shape.steps if shape.pieces == 1 else 1 / shape.pieces))
     bytes_of_step = A_BYTES * height + config.columns * LINE
     math = 2 * shape.b_row * config.columns * (LINE // shape.size) / (FLOPS / (shape.size // 2))
-    step = max(bytes_of_step / L2, math, 250)
-    tile = TILE + shape.b_row * config.columns * shape.size / WRITE / 2
+    step = max(bytes_of_step / (ONE_TILE_L2 if whole_steps else L2), math, 250)
+    store = shape.b_row * config.columns * shape.size / WRITE
+    tile = ONE_TILE + store if whole_steps else TILE + store / 2
     whole = panels * (steps * step + rows * tile) / sms
     longest = steps / max(1, rows) * step + tile  # a tile of average length, when others are done
     waves = ceil(rows * panels / sms)
@@ -584,7 +601,7 @@ KERNELS: dict[str, Kernel] = {
     "auto": Kernel(
         "auto",
         SOURCE,
-        "unit_ring in the tile and the order that were the fastest on the problem (tuning)",
+        "unit_ring in the tile and the order that were the fastest on the problem, or opt5 (tuning)",
         "As unit_ring where n is large; twice as fast where tiles of 512 columns leave SMs idle, or pad n.",
         _entries(WIDTHS),
         targets=TARGETS,

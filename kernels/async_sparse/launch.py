@@ -10,7 +10,7 @@ from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem
 from ..formats import bcsr
 from ..formats.csr import Csr
 from . import any_csr, family, published, subwarp, windows
-from .family import Tile, Unit
+from .family import OneTile, Tile, Unit
 from .operands import BLOCK, SYSTEM
 
 BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "cusparse.vectors", "triton_bsr")
@@ -86,6 +86,33 @@ def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = Non
     return made
 
 
+def candidates(problem: Problem, device) -> list[Unit | OneTile]:
+    """Return what takes the problem on this GPU and may be the fastest: tiles of unit_ring, and opt5's widest.
+
+    opt5 comes first where it is expected to be the fastest, else last.
+    """
+    units, one = family.candidates(problem, device), OneTile(published.wgmma_n(problem.n))
+    if not fits(one, problem, device):
+        return [*units]
+    of = problem.m, problem.n, problem.device().a.blocks, family.shape_of(problem)
+    ours, theirs = (family.predict(c, *of, device.properties.multiprocessor_count) for c in (units[0], one))
+    return [one, *units] if theirs < ours else [*units, one]
+
+
+def fits(config: Unit | OneTile, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem."""
+    if isinstance(config, OneTile):
+        return published.fits(config, problem, device)
+    return family.fits(config, problem, device)
+
+
+def prepare_config(name: str, problem: Problem, device, config: Unit | OneTile) -> Launch:
+    """Return a configuration of "auto", ready to run."""
+    if isinstance(config, OneTile):
+        return published.prepare(name, problem, device, config=config)
+    return family.prepare_config(name, problem, device, config)
+
+
 def tune(problem: Problem, device) -> autotune.Winner:
     """Return the fastest candidate whose output is that of the first simple kernel that takes the problem.
 
@@ -94,23 +121,31 @@ def tune(problem: Problem, device) -> autotune.Winner:
     """
     family.require_hopper("auto", device)
     shape = family.shape_of(problem)
-    configs = family.candidates(problem, device)
+    configs = candidates(problem, device)
     if not configs:  # whose refusal says why
-        configs = [usual(problem, device, Unit())]
-        family.check(configs[0], shape, device.properties.max_shared_memory_per_block_optin)
+        unit = usual(problem, device, Unit())
+        family.check(unit, shape, device.properties.max_shared_memory_per_block_optin)
+        configs = [unit]
     return autotune.tune(
         problem,
         configs,
-        lambda p, config: config.prepare("auto", p, device),
+        lambda p, config: prepare_config("auto", p, device, config),
         [partial(prepare, name, device=device) for name in ("opt5", "opt0", "unit_ring")],
         device,
         family.ROUNDS,
-        dict.fromkeys((family.SOURCE, family.entry(config, shape)) for config in configs),
+        dict.fromkeys(_job(config, shape) for config in configs),
     )
 
 
+def _job(config: Unit | OneTile, shape: family.Shape) -> tuple[Path, str]:
+    """(source, entry) of a configuration of "auto"."""
+    if isinstance(config, OneTile):
+        return published.KERNELS["opt5"].source, published.entry("opt5", shape.dtype, shape.c_order, config.width)
+    return family.SOURCE, family.entry(config, shape)
+
+
 FAMILIES = {
-    "auto": Family(family.prepare_config, family.candidates, family.fits, tune, family.CHOICES, family.key),
+    "auto": Family(prepare_config, candidates, fits, tune, family.CHOICES, family.key),
     "blocks_mma": single("blocks_mma", prepare),
     **any_csr.FAMILIES,
 }

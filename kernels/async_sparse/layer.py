@@ -77,8 +77,10 @@ def config_of(sizes: Sizes, device) -> Unit:
     most = device.properties.max_shared_memory_per_block_optin
     if sizes.kernel == "unit_ring":
         key = (sizes.m, sizes.tokens, sizes.k, sizes.blocks, ROWS, ROWS, sizes.dtype, "F", "F")
-        found = autotune.look_up(family.CHOICES, key, device, fits=lambda config: family.takes(config, shape, most))
-        if found is not None:
+        found = autotune.look_up(
+            family.CHOICES, key, device, lambda config: isinstance(config, Unit) and family.takes(config, shape, most)
+        )
+        if found is not None and isinstance(found.config, Unit):
             return found.config
     sms = device.properties.multiprocessor_count
     tiles = family.tiles(shape, most)

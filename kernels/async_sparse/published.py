@@ -15,7 +15,7 @@ from ..formats import half
 from ..lazy import cupy
 from ..tma import tensor_map
 from . import family
-from .family import A_BYTES, DTYPES, HERE, LINE, ROWS, TARGETS, Lines
+from .family import A_BYTES, DTYPES, HERE, LINE, ROWS, TARGETS, Lines, OneTile
 from .planning import MOST_PANELS
 
 STAGES = 3  #: of the ring, Q of section III-C
@@ -105,12 +105,19 @@ def wgmma_n(n: int, groups: int = 2) -> int:
     return min(WIDTHS, key=lambda width: (-n % (groups * width), -width))
 
 
-def prepare(name: str, problem: Problem, device, spans=None) -> Launch:
+def fits(config: OneTile, problem: Problem, device) -> bool:
+    """Whether opt5 takes the problem on this GPU in tiles of a width."""
+    takes = config.width in WIDTHS and ceil(problem.n / config.columns) <= MOST_PANELS
+    of_source = problem.device().a.block == (ROWS, ROWS) and family.shape_of(problem).b_order == "F"
+    return takes and of_source and jit.arch_of(device) in TARGETS
+
+
+def prepare(name: str, problem: Problem, device, spans=None, config: OneTile | None = None) -> Launch:
     """Return a rung, or "opt5_n<N>" of the sweep, ready to run: nothing but its kernel in a launch.
 
-    spans: CuPy array for the clocks of a rung of `TRACED` (`timeline`); a launch is slower then.
-    Raises ValueError where blocks are not 64 x 64, where n is too large for a grid, and, but for opt0, where B
-    is not column-major or the GPU has no wgmma.
+    spans: CuPy array for the clocks of a rung of `TRACED` (`timeline`); a launch is slower then. config: a tile of
+    opt5, which is launched under another name. Raises ValueError where blocks are not 64 x 64, where n is too large for
+    a grid, and, but for opt0, where B is not column-major or the GPU has no wgmma.
     """
     operands = problem.device()
     shape = family.shape_of(problem)
@@ -119,7 +126,7 @@ def prepare(name: str, problem: Problem, device, spans=None) -> Launch:
         a.block == (ROWS, ROWS),
         f"{name} multiplies blocks of 64 x 64, but these are {' x '.join(map(str, a.block))}: use unit_ring",
     )
-    kernel = "opt5" if name in SWEEP else name
+    kernel = "opt5" if config or name in SWEEP else name
     if kernel != "opt0":
         family.require_hopper(name, device)
         require(
@@ -128,7 +135,7 @@ def prepare(name: str, problem: Problem, device, spans=None) -> Launch:
             f"use {'opt0' if shape.size == 4 else 'unit_ring'}",
         )
     groups, persistent = 2 if kernel in PAIRS else 1, kernel in PERSISTENT
-    width = 128 if kernel == "opt0" else SWEEP.get(name) or wgmma_n(n, groups)
+    width = config.width if config else 128 if kernel == "opt0" else SWEEP.get(name) or wgmma_n(n, groups)
     # A cluster is two neighbouring panels; where their number is odd, the last one is beyond C.
     cluster = (1, 2, 1) if kernel == "opt7" else None
     together = 2 if cluster else 1

@@ -252,7 +252,8 @@ def written(way: Route, choice: str, p: Multiplication, device):
 #:               wcsr, the source's       windows cut into three tasks or more    `in_order`: windows stay whole
 #:
 #: Everything else repeats its bits, subwarp too, whose parts of a row are added up in one order always. Blocks that
-#: claim tiles from a counter (unit_ring, gated) claim whole sums: who has a tile changes, what is added when does not.
+#: claim tiles from a counter (unit_ring, gated) claim whole sums: who has a tile changes, what is added when does not;
+#: opt5's have one each.
 #: What is cut along k elsewhere is added up in one order: by N:M's stream kernel and clusters, and by split-K, stream-K
 #: and the last wave of 2:4 and FP8. So is what `sddmm` sums, and what parts of a distributed product add to each other.
 #: What no route leads to: the published N:M kernels with split-K (v3_split_k, v3_searched, double_buffer) add by
@@ -311,6 +312,7 @@ WORDS = {
     "subwarp": "rows by a few lanes, CUDA cores",  # up to `any_csr.FEW` columns
     "windows": "windows, `wgmma`",
     "unit": "blocks, `wgmma`",
+    "opt5": "blocks, `wgmma`",
     "blocks_mma": "blocks, `mma.sync`",
     "wgmma": "2:4, `wgmma.sp`",
     "mma_sp": "2:4, `mma.sp`",

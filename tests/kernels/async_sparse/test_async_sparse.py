@@ -21,7 +21,7 @@ from artifact.systems.async_sparse import scripts
 from kernels import async_sparse as system, autotune, formats, jit, padding
 from kernels.async_sparse import any_csr, family, launch, operands, planning, published, subwarp, windows
 from kernels.async_sparse.any_csr import HEIGHTS, Statistics
-from kernels.async_sparse.family import Shape, Unit
+from kernels.async_sparse.family import OneTile, Shape, Unit
 from kernels.async_sparse.windows import Union, Windows
 from kernels.autotune.__main__ import systems
 from kernels.contract import Operands
@@ -423,6 +423,19 @@ def test_candidates_take_the_problem_and_are_those_with_the_best_prediction(shap
     assert {c.group_kib for c in found} <= {*family.GROUPS_KIB} and (n > 1 or {c.group_kib for c in found} <= {4096})
 
 
+@given(st.sampled_from(SHAPES), st.sampled_from((1, 77, 1024, 2**26)), st.integers(0, 10**5))
+@settings(deadline=None)
+def test_opt5_takes_part_where_it_takes_the_problem(shape, n, count):
+    p = problem(n=n, shape=shape, blocks=count)
+    found, units = launch.candidates(p, H200), family.candidates(p, H200)
+    one = {*found} - {*units}
+    takes = (shape.b_row, shape.b_col, shape.b_order) == (64, 64, "F") and n < 2**25
+    assert one == ({OneTile(published.wgmma_n(n))} if takes else set()) and [c for c in found if c in units] == units
+    assert all(launch.fits(c, p, H200) and not launch.fits(c, p, B200) for c in found)
+    time = [family.predict(c, p.m, n, count, shape, 132) for c in found]
+    assert not takes or min(time[0], time[-1]) == min(time), "what is expected to be the faster of both comes first"
+
+
 @given(
     st.sampled_from(bcsr.SIDES),
     st.sampled_from((racing.A100, racing.L4, H200)),
@@ -449,7 +462,10 @@ def test_a_choice_is_for_its_problem_and_its_gpu_and_shipped_ones_fit(monkeypatc
     for path in family.CHOICES.shipped.glob("*.csv"):
         most = racing.SHIPPED[path.stem].properties.max_shared_memory_per_block_optin
         for (*_, b_row, b_col, dtype, b, c), choice in KEPT.read(path).items():
-            family.check(choice.config, Shape(dtype, max(64, b_row), b_col, b, c), most)
+            if isinstance(choice.config, Unit):
+                family.check(choice.config, Shape(dtype, max(64, b_row), b_col, b, c), most)
+            else:
+                assert (b_row, b_col, b) == (64, 64, "F") and choice.config.width in published.WIDTHS
     own, shipped = KEPT.in_folders(monkeypatch, tmp_path)
     config = family.filled(Unit(192), USUAL, MOST)
     KEPT.write(shipped / "nvidia-h200.csv", problem(), config)
@@ -465,20 +481,23 @@ def test_prepare_tunes_once_with_the_first_reference_that_takes_the_problem(devi
     """The narrower a configuration, the faster, here."""
     bound, refusing, path = [], [], tmp_path / "choices.csv"
 
-    def prepare(name, p, device, config=None):
+    def prepare(name, p, device, spans=None, config=None):
         bound.append((name, config))
         if name in refusing:
             raise ValueError(f"{name} does not take it")
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
     track = racing.track(monkeypatch, lambda config, rounds: 100.0 + config.width)
-    monkeypatch.setattr(Unit, "prepare", lambda config, name, p, device: prepare(name, p, device, config))
+    monkeypatch.setattr(Unit, "prepare", lambda config, name, p, device: prepare(name, p, device, config=config))
     monkeypatch.setattr(published, "prepare", prepare)
-    found = family.candidates(problem(), H200)
+    found = launch.candidates(problem(), H200)
     first = launch.prepare_auto("auto", problem(), H200, file=path)
     best, judge = ("auto", min(found, key=lambda config: config.width)), ("opt5", None)
     assert bound == [judge, judge, *(("auto", c) for c in found), judge, best, best]
-    assert {job[:2] for job in track.compiled} == {(family.SOURCE, family.entry(config, USUAL)) for config in found}
+    assert {job[:2] for job in track.compiled} == {
+        *((family.SOURCE, family.entry(config, USUAL)) for config in found if isinstance(config, Unit)),
+        (system.VARIANTS["opt5"].source, published.entry("opt5", "bfloat16", "C", 256)),
+    }
     second = launch.prepare_auto("auto", problem(), H200, file=path)
     assert bound[-1:] == [best] and first.prepare_ms > second.prepare_ms, "trials count as preparation"
     refusing += ["opt5", "opt0"]

@@ -500,7 +500,7 @@ def goal(variant: str, df: pd.DataFrame, name: str = "") -> Facts:
 @cache
 def foreseen(accuracy: str = "fp32") -> pd.DataFrame:
     """Return `scripts.held_out` for an accuracy."""
-    return scripts.held_out(scripts.read(), accuracy, any_csr.MOST)
+    return scripts.held_out(accuracy, any_csr.MOST)
 
 
 def proposed() -> pd.DataFrame:

@@ -140,11 +140,13 @@ def test_installed_is_what_is_locked():
     assert {name: Version(importlib.metadata.version(name)) for name in pinned} == pinned
 
 
+parsed = functools.cache(lambda path: ast.parse(path.read_text()))
+
+
 @functools.cache
 def imports(path: Path, top: bool = False) -> set[str]:
     """The packages that a file imports by an absolute name, at its top level or anywhere."""
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top else list(ast.walk(tree))
+    nodes = parsed(path).body if top else list(ast.walk(parsed(path)))
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
     return {name.split(".")[0] for name in found}
@@ -172,7 +174,7 @@ def test_imports_are_declared_and_what_needs_a_gpu_is_imported_where_it_is_used(
 def test_a_program_runs_where_python_runs_its_module_and_behind_all_that_it_needs():
     programs = [path for path in FILES if "\n@command.program(" in path.read_text()]
     for path in programs:
-        said = ast.unparse(ast.parse(path.read_text()).body[-1])
+        said = ast.unparse(parsed(path).body[-1])
         assert said.startswith("if __name__ == '__main__':") and re.search(
             r"raise SystemExit\((\w+\.)?main\(\)\)$", said
         )

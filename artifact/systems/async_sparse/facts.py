@@ -501,7 +501,7 @@ def goal(variant: str, df: pd.DataFrame, name: str = "") -> Facts:
 @cache
 def foreseen(accuracy: str = "fp32") -> pd.DataFrame:
     """Return `scripts.held_out` for an accuracy."""
-    return scripts.held_out(scripts.read(), accuracy)
+    return scripts.held_out(accuracy)
 
 
 def proposed() -> pd.DataFrame:

@@ -331,31 +331,44 @@ def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
     }
 
 
-def held_out(measured: pd.DataFrame, accuracy: str, folds: int = 10) -> pd.DataFrame:
-    """Return what the model would have chosen among for matrices that it was not fitted to, a tenth of them at a time.
+@cache
+def folds(count: int = 10) -> list[tuple[list[str], dict[str, tuple[float, ...]]]]:
+    """Return a tenth of the matrices at a time, and `fit` of what was measured of all others."""
+    names = sorted(read()["matrix"].unique())
+    return [(part, fit(read()[~read()["matrix"].isin(part)])) for part in (names[i::count] for i in range(count))]
+
+
+def held_out(accuracy: str) -> pd.DataFrame:
+    """Return what the model would have chosen among for matrices that it was not fitted to, those of `folds`.
 
     Columns: matrix, n, regret (time of the best of what is proposed over that of the best of the pool), first
     (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR), expected, library
     (time over the expected one, of the first proposed and of cuSPARSE's fastest).
     """
+    measured, at, found = read(), ["matrix", "n"], []
     measured = measured[measured["dtype"] == (DTYPES["auto_half"] if accuracy == "half" else "tf32")]
-    names, found = sorted(measured["matrix"].unique()), []
     pool = {knobs(c): c for c in any_csr.POOLS[accuracy]}
     pooled = measured["config"].isin(pool)
+
+    def of_proposed(here: pd.DataFrame) -> float:
+        tried = any_csr.proposed([pool[config] for config in here["config"]])
+        return float(here["us"][here["config"].isin(set(map(knobs, tried)))].min())
+
     theirs = measured[measured["config"].str.startswith("cusparse")].sort_values("us", kind="stable")
-    libraries = theirs.drop_duplicates(["matrix", "n"]).set_index(["matrix", "n"])
-    for fold in range(folds):
-        left_out = measured["matrix"].isin(names[fold::folds])
-        weights = fit(measured[~left_out])
-        ours = measured[left_out & pooled]
+    libraries = theirs.drop_duplicates(at).set_index(at)
+    for left_out, weights in folds():
+        ours = measured[measured["matrix"].isin(left_out) & pooled]
         guess = [terms @ weights[kernel] for kernel, terms in zip(ours["kernel"], ours["terms"], strict=True)]
-        for at, here in ours.assign(guess=guess).sort_values("guess", kind="stable").groupby(["matrix", "n"]):
-            us, library = here["us"], libraries.loc[at]
-            tried = here["config"].isin(map(knobs, any_csr.proposed(here["config"].map(pool).tolist())))
-            got, off = us[tried].min(), library["us"] / (library["terms"] @ weights[library["kernel"]])
-            first = us.iloc[0] / us.min(), library["us"] / got, us.iloc[0] / here["guess"].iloc[0]
-            found.append((*at, got / us.min(), *first, off))
-    return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup", "expected", "library"])
+        ranked = ours.assign(guess=guess).sort_values("guess", kind="stable").groupby(at)
+        first, best, got = ranked.first(), ranked["us"].min(), ranked.apply(of_proposed)
+        library = libraries.loc[best.index]
+        off = [terms @ weights[kernel] for kernel, terms in zip(library["kernel"], library["terms"], strict=True)]
+        found.append(
+            pd.DataFrame({"regret": got / best, "first": first["us"] / best, "speedup": library["us"] / got}).assign(
+                expected=first["us"] / first["guess"], library=library["us"] / off
+            )
+        )
+    return pd.concat(found).reset_index()
 
 
 def known(device: Any) -> Iterator[tuple]:
@@ -385,11 +398,10 @@ def candidates(
 
 def fitted() -> None:
     """Write the model's weights, and print how good its proposals are."""
-    measured = read()
-    pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS)).to_csv(
+    pd.DataFrame.from_dict(fit(read()), "index", columns=list(any_csr.TERMS)).to_csv(
         any_csr.FILE, index_label="kernel", lineterminator="\n"
     )
-    for accuracy, (n, rows) in ((x, part) for x in any_csr.POOLS for part in held_out(measured, x).groupby("n")):
+    for accuracy, (n, rows) in ((x, part) for x in any_csr.POOLS for part in held_out(x).groupby("n")):
         print(
             f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of the best "
             f"for {(rows['first'] <= 1.1).mean():.0%}, the best of all for {(rows['regret'] <= 1.1).mean():.0%}; "

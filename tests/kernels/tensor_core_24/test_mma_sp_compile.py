@@ -18,6 +18,8 @@ MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
 ALIGNS = (16, 8, 4, 2)
 #: Of the published kernel and its studies, what the system declares, so what the chapter compiles as well.
 DECLARED = tuple(dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in system.VARIANTS[name].entries))
+#: Of each of them the first.
+FIRST = tuple(system.VARIANTS[name].entries[0] for name in ("mma_sp", *STUDIES))
 #: What a tuner may ask for: of each work of a warp the largest block, in the most stages; with a mask, which wants more
 #: registers than without and has the same loop.
 LARGEST = {(c.wm, c.wn, c.bk): c for c in sorted(MMA_SP_FAMILY, key=lambda c: (c.threads, c.bm * c.bn, c.stages))}
@@ -36,12 +38,13 @@ CONFIGS = {
     for c in (*MMA_SP_FAMILY, *STUDIES.values())
     for of in itertools.product(half.DTYPES, (False, True), ALIGNS, family.EPILOGUE_OF.values())
 }
-#: All of them for one target; for the others, whose machine code differs in little, the declared and the hardest.
-ENTRIES = {arch: tuple(dict.fromkeys(DECLARED + HARDEST)) for arch in jit.TARGETS}
+#: All of them for one target; for the others, whose machine code differs in little, the first and the hardest.
+ENTRIES = {arch: tuple(dict.fromkeys(FIRST + HARDEST)) for arch in jit.TARGETS}
 ENTRIES["sm_90a"] = tuple(
     dict.fromkeys(
         [
-            *ENTRIES["sm_90a"],
+            *DECLARED,
+            *HARDEST,
             *FAMILY_MASKED,
             *EPILOGUES,
             *NARROW,

@@ -69,6 +69,11 @@ class Dense(Arrays):
 class Half(Dense):
     """A dense matrix of 16-bit floats; dtype: "bfloat16" or "float16"."""
 
+    @property
+    def T(self) -> "Half":
+        """Return the transpose, without moving anything."""
+        return Half(self.dtype, self.bits.T)
+
 
 @dataclass(frozen=True)
 class Eight(Dense):

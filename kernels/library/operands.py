@@ -414,6 +414,12 @@ def as_csr(a) -> csr.Csr:
     return csr.Csr(m, k, csr.offsets(row, m, 1), column.astype(np.int32), dense[row, column])
 
 
+def turned(a):
+    """Aᵀ where A lives: blocks as blocks, any other format as CSR."""
+    made, _ = transposed(as_csr(a))
+    return bcsr.from_csr(made, block=a.block[::-1], dtype=a.dtype) if isinstance(a, bcsr.Bcsr) else made
+
+
 def transposed(a: csr.Csr) -> tuple[csr.Csr, object]:
     """(Aᵀ, the place in A's values of each of its values), where A lives."""
     xp = arrays.array_module(a.val)

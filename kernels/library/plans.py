@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import autotune, formats, jit, tma, workspace
-from ..contract import Launch, Operand, require, require_whole, unrehearsed
+from ..contract import Launch, Operand, require, require_whole, timed, unrehearsed
 from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
@@ -103,6 +103,7 @@ class Plan:
         bound: Launch | None = None,
         note: str = "",
         stream=None,
+        transposed: bool = False,
     ):
         self.m, self.k = operands.size_of(way.a)
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
@@ -111,6 +112,7 @@ class Plan:
         self.b_order, self.out_order = tuple(way.orders[0])
         self.in_place, self.stream = way.in_place, stream
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
+        self.transposed = transposed  #: whether `a` is the transpose of what was given
         self._way, self._config = way, config  # what was chosen: None where there is nothing to multiply
         self._note = note
         self._ordinal = device.device_id
@@ -165,6 +167,16 @@ class Plan:
         with current.opened(self._ordinal):
             how = self._way, self._config, self.n, self.dtype, self.accuracy, self.device
             return explanation.of_plan(*how, self.prepare_ms)
+
+    __array_ufunc__ = None  # NumPy and CuPy leave `x @ plan` to the plan
+
+    def __rmatmul__(self, x):
+        """Return x · A, (n, k), for a plan of Aᵀ: the transpose of Aᵀ · xᵀ, for which x (n, m) lies as it is.
+
+        A row-major x is a B by columns, which a plan with order="F" takes uncopied where its kernel does (`b_order`).
+        """
+        require(self.transposed, "x @ plan is x · A for a plan of the transpose: make it with transpose=True")
+        return self(x.T).T
 
     def __reduce__(self):
         raise TypeError("a plan holds kernels of this process: make another with plan(), or use save() and load_plan()")
@@ -325,6 +337,7 @@ class Plan:
             "out_order": self.out_order,
             "in_place": self.in_place,
             "deterministic": self.deterministic,
+            "transposed": self.transposed,
             "choice": self.choice,
             **_origin(self.room, self.device),
         }
@@ -349,6 +362,7 @@ def plan(
     vector: int = 32,
     block: int = 64,
     in_place: bool = False,
+    transpose: bool = False,
     tune: bool = True,
     deterministic: bool = False,
     check: bool = True,
@@ -362,7 +376,9 @@ def plan(
     "bfloat16" or "float16", in any usual spelling; that of A's values where it is None. order, out_order: memory order
     of B and out, "C" or "F", which the kernel takes where it can (`Plan.b_order`). accuracy: "fp32", "tf32", "fp16" or
     "bf16", at least which products have; None: what the dtype holds. `routes` says which kernel that leads to.
-    in_place: A is CSR of float32 whose values may change, in place or by `values` of a call. tune: try the
+    in_place: A is CSR of float32 whose values may change, in place or by `values` of a call. transpose: multiply by Aᵀ
+    instead, B being (m, n) and out (k, n): a copy of A is turned on the GPU, once, whose time is in `prepare_ms`; then
+    `x @ plan` is x · A. tune: try the
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     deterministic: the same B gives the same bits in every call; otherwise sums of long rows of CSR are added up in the
     order in which their parts come to an end. check: look at A's indices before kernels follow them.
@@ -372,6 +388,7 @@ def plan(
     there is no GPU, or no CuPy, with which A is converted.
     """
     require_whole("n", n, 0, csr.INT32_MAX, "2^31 - 1")
+    require(not (transpose and in_place), "values change in place in A, but transpose=True reads a copy: leave one out")
     for name, value in (("order", order), ("out_order", out_order or order)):
         require(value in ORDERS, f"{name} is {value!r}, but must be 'C' or 'F'")
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a)
@@ -392,8 +409,12 @@ def plan(
             block=block,
             check=check,
         )
+        made, turned_ms = formats.to_device(made), 0.0
+        if transpose:
+            with unrehearsed():
+                made, turned_ms = timed(lambda: operands.turned(made))
         way = routes.route(
-            formats.to_device(made),
+            made,
             dtype,
             asked,
             device_now,
@@ -402,7 +423,9 @@ def plan(
             explicit=accuracy is not None,
             in_place=in_place,
         )
-        return built(way, int(n), dtype, asked, device_now, tune, deterministic=deterministic, stream=stream)
+        ready = built(way, int(n), dtype, asked, device_now, tune, "", deterministic, stream, transpose)
+        ready.prepare_ms += turned_ms
+        return ready
 
 
 def built(
@@ -415,6 +438,7 @@ def built(
     choice: str = "",
     deterministic: bool = False,
     stream=None,
+    transposed: bool = False,
 ) -> Plan:
     """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
     config = bound = None
@@ -432,7 +456,7 @@ def built(
                 config = routes.in_order(config) if deterministic else config
                 bound = routes.prepare(way, config, p, device)
         device.sync()
-    return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note, stream)
+    return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note, stream, transposed)
 
 
 def explain(a, n: int, **how) -> explanation.Explanation:
@@ -538,6 +562,7 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
             about["choice"] if holds else "",
             about["deterministic"],
             stream,
+            about["transposed"],
         )
 
 
@@ -553,6 +578,7 @@ _ABOUT = {
     "out_order": str,
     "in_place": bool,
     "deterministic": bool,
+    "transposed": bool,
     "room": str,
     "choice": str,
     "gpu": str,
@@ -574,7 +600,8 @@ def read_plan(path) -> tuple[dict, Any]:
         require(not packed, f"{', '.join(packed)} is compressed")
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-        about = {"deterministic": False} | json.loads(str(arrays.pop("about")))  # which older files lack
+        lacking = {"deterministic": False, "transposed": False}  # in older files
+        about = lacking | json.loads(str(arrays.pop("about")))
         wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
     except (FileNotFoundError, PermissionError):
         raise

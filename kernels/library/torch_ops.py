@@ -106,11 +106,12 @@ class SparseMatrix:
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {type(self.a).__name__}, {self.a.nnz} non-zeros)"
 
-    def matmul(self, b, values=None):
+    def matmul(self, b, values=None, transpose: bool = False):
         """C (m, n) = A · B for a tensor B (k, n), row-major, or of a vector (k,) C (m,).
 
-        values: (nnz,), in place of A's, for CSR, in B's dtype; under autocast both are cast to its dtype, as by
-        torch.mm. Raises ValueError, one sentence, for anything else.
+        transpose: C (k, n) = Aᵀ · B (m, n) instead; `x @ matrix` is x · A, (n, k), for x (n, m). values: (nnz,), in
+        place of A's, for CSR, in B's dtype; under autocast both are cast to its dtype, as by torch.mm. Raises
+        ValueError, one sentence, for anything else.
         """
         # No `require`: the compiler would have to trace its sentence.
         import torch
@@ -121,20 +122,26 @@ class SparseMatrix:
                 "PyTorch: make it one, or multiply by a plan"
             )
         if b.dim() == 1:
-            return self.matmul(b.unsqueeze(1), values).squeeze(1)
+            return self.matmul(b.unsqueeze(1), values, transpose).squeeze(1)
         if b.dim() != 2:
             raise ValueError(f"B has {b.dim()} dimensions, but must have 2, or 1: bring one matrix")
-        if b.shape[0] != self.shape[1]:
+        if b.shape[0] != self.shape[not transpose]:
             raise ValueError(
-                f"B is {' x '.join(map(str, b.shape))}, but A has {self.shape[1]} columns: bring as many rows"
+                f"B is {' x '.join(map(str, b.shape))}, but A has {self.shape[not transpose]} "
+                f"{'rows' if transpose else 'columns'}: bring as many rows"
             )
         require_no_tangent(b, "differentiate backward")
         if values is not None:
             require_no_tangent(values, "differentiate backward")
             b, values = cast(b, b), cast(b, values)
-        return self._spmm(b, values, self.number, False, self.shape[0])
+        return self._spmm(b, values, self.number, transpose, self.shape[transpose])
 
     __matmul__ = matmul
+
+    def __rmatmul__(self, x):
+        if getattr(x, "ndim", 0) != 2:
+            return self.matmul(x, transpose=True)
+        return self.matmul(x.T, transpose=True).T
 
     # ---- what the operators call
 
@@ -211,12 +218,11 @@ class SparseMatrix:
 
     @functools.cached_property
     def _transpose(self) -> tuple:
-        """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
+        """(Aᵀ in A's format, of CSR the place of its values in A's as a tensor)."""
         with current.settled(self.device.device_id):
-            made: csr.Csr | bcsr.Bcsr
-            made, order = operands.transposed(operands.as_csr(self.a))
             if isinstance(self.a, bcsr.Bcsr):
-                made = bcsr.from_csr(made, block=self.a.block[::-1], dtype=self.a.dtype)
+                return operands.turned(self.a), None
+            made, order = operands.transposed(self.a)
         return made, torch.from_dlpack(order)
 
     def _dense_transpose(self, dtype):

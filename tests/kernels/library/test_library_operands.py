@@ -74,6 +74,9 @@ def test_formats_of_ours_are_taken_as_they_are_and_as_csr_the_same_matrix(a):
     assert not isinstance(a, Csr) or operands.operand(replace(a, facts="found before")).facts is None
     dense, made = formats.to_dense(a), csr.validate(operands.as_csr(a))
     assert (formats.to_dense(made) == (dense.T if isinstance(a, Nm) else dense)).all()
+    as_it_is = operands.turned(a)
+    assert type(as_it_is) is (Bcsr if isinstance(a, Bcsr) else Csr)
+    assert np.array_equal(formats.to_dense(as_it_is), formats.to_dense(made).T)
     turned, order = operands.transposed(made)
     assert (formats.to_dense(csr.validate(turned)) == formats.to_dense(made).T).all()
     assert (made.val[order] == turned.val).all()

@@ -152,6 +152,15 @@ def test_a_call_is_the_product_however_b_and_out_lie(of_b, of_out, orders, n, de
         assert len(sizes) == 1, "what is allocated is kept"
 
 
+def test_x_times_a_plan_of_the_transpose_reads_x_where_it_lies(device):
+    p, x = planned(device, orders="FC"), laid(numbers(N, K), "C")
+    says(["x · A", "transpose=True"], lambda: x @ p)
+    p.transposed = True
+    y = x @ p
+    assert np.array_equal(y, (formats.to_dense(A) @ x.T).T)
+    assert p.launched[0][1][1] == x.ctypes.data and len(p.launched) == 1
+
+
 @pytest.mark.parametrize("shape", [(M, N), (0, N), (M, 0)])
 def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(shape, device):
     p = planned(device)

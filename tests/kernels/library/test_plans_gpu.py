@@ -72,6 +72,17 @@ def test_however_b_and_out_lie(kind, order, of_b, of_out):
         assert error(out, expected) < 2 * LIMITS["tf32" if accuracy else dtype], repr(made)
 
 
+@pytest.mark.parametrize("kind", ["csr", "bcsr64 bfloat16", "2:4 float16"])
+@pytest.mark.parametrize("order", "CF")
+def test_a_plan_of_the_transpose_is_one_of_a_and_x_times_it_too(kind, order):
+    (a, right), dtype = of_format(kind, 192, 256), kind.partition(" ")[2] or "float32"
+    made = kernels.plan(formats.to_device(a), 40, transpose=True, dtype=dtype, order=order, tune=False)
+    x = numbers((40, 192), dtype)
+    for out, expected in ((made(on_gpu(x.T.copy(), dtype)), right.T @ x.T), (on_gpu(x, dtype) @ made, x @ right)):
+        assert error(out, expected) < LIMITS[dtype]
+    assert made.shape == (256, 192) and made.prepare_ms > 0
+
+
 def test_work_is_on_the_stream_that_is_current_or_given():
     import cupy
 

@@ -68,6 +68,10 @@ def test_gradients_of_b_and_of_values_are_right_and_so_are_theirs(matrix):
     assert torch.autograd.gradcheck(lambda x: matrix @ x, (b,))
     assert torch.autograd.gradcheck(matrix.matmul, (b, values))
     assert torch.autograd.gradgradcheck(matrix.matmul, (b, values))
+    x, dense = torch.randn(N, M, dtype=torch.float64, requires_grad=True), torch.tensor(formats.to_dense(matrix.a))
+    assert torch.allclose(x @ matrix, x @ dense.double()) and torch.autograd.gradcheck(lambda x: x @ matrix, (x,))
+    assert torch.allclose(x[0] @ matrix, x[0] @ dense.double())
+    assert torch.autograd.gradcheck(lambda x, w: matrix.matmul(x.T, w, transpose=True), (x, values))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -27,7 +27,7 @@ from types import ModuleType
 
 from .contract import Kernel, Operands, PreparedKernel, Problem, require
 from .gpu import NoGpu, open_device
-from .library import Plan, SparseMatrix, explain, load_plan, plan, spmm
+from .library import Plan, SparseMatrix, block_diagonal, explain, load_plan, plan, spmm
 
 __all__ = [
     "PreparedKernel",
@@ -37,6 +37,7 @@ __all__ = [
     "Plan",
     "Problem",
     "SparseMatrix",
+    "block_diagonal",
     "explain",
     "prepare",
     "load_plan",

@@ -14,7 +14,8 @@ semi_structured  linear layers in 2:4
 
 from .direct import Sampled
 from .explanation import Explanation
+from .operands import block_diagonal
 from .plans import Plan, explain, load_plan, plan, spmm
 from .torch_ops import SparseMatrix
 
-__all__ = ["Explanation", "Plan", "Sampled", "SparseMatrix", "explain", "load_plan", "plan", "spmm"]
+__all__ = ["Explanation", "Plan", "Sampled", "SparseMatrix", "block_diagonal", "explain", "load_plan", "plan", "spmm"]

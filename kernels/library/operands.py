@@ -414,6 +414,27 @@ def as_csr(a) -> csr.Csr:
     return csr.Csr(m, k, csr.offsets(row, m, 1), column.astype(np.int32), dense[row, column])
 
 
+def block_diagonal(matrices, accuracy: str | None = None) -> tuple[csr.Csr, np.ndarray, np.ndarray]:
+    """Return (CSR with the matrices along its diagonal, the first row of each and then the end, likewise the columns).
+
+    Many small products are one plan of it: what B holds from `columns[i]` on is multiplied by matrix i, and stands in
+    out from `rows[i]` on. matrices: what `operand` takes without pruning, all on one side. accuracy: as of `operand`.
+    Raises ValueError, one sentence, for none, for both sides, and where 32 bits do not count what there is.
+    """
+    made = [as_csr(operand(a, accuracy=accuracy)) for a in matrices]
+    require(made, "there is no matrix to lay along the diagonal: bring one at least")
+    sides = {arrays.array_module(a.val) for a in made}
+    require(len(sides) == 1, "some matrices are on the host and some on a GPU: bring all to one side")
+    rows, columns, ends = (np.cumsum([0, *sizes]) for sizes in zip(*((a.m, a.k, a.nnz) for a in made), strict=True))
+    most = max(x[-1] for x in (rows, columns, ends))
+    require(most <= csr.INT32_MAX, f"the diagonal has {most} rows, columns or non-zeros, but CSR counts with 32 bits")
+    xp = sides.pop()
+    row_ptr = [a.row_ptr[i > 0 :] + int(end) for i, (a, end) in enumerate(zip(made, ends[:-1], strict=True))]
+    col_idx = [a.col_idx + int(first) for a, first in zip(made, columns[:-1], strict=True)]
+    parts = map(xp.concatenate, (row_ptr, col_idx, [a.val for a in made]))
+    return csr.Csr(int(rows[-1]), int(columns[-1]), *parts), rows, columns
+
+
 def turned(a):
     """Aᵀ where A lives: blocks as blocks, any other format as CSR."""
     made, _ = transposed(as_csr(a))

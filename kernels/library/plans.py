@@ -168,6 +168,34 @@ class Plan:
             how = self._way, self._config, self.n, self.dtype, self.accuracy, self.device
             return explanation.of_plan(*how, self.prepare_ms)
 
+    def batched(self, b, *, stream=None):
+        """out (batch, m, n) of B (batch, k, n), arrays of one library: one launch, or one for each of the batch.
+
+        A plan for batch · n columns multiplies all at once. It reads B as it lies where the batch, too, lies as the
+        plan reads columns: of b_order "F", a transposed view of (batch, n, k), as a layer's input is; of "C", one of
+        (k, batch, n). Elsewhere B is copied. A plan for n columns is called for each. out has the memory order of
+        the plan. All calls may be captured in one CUDA graph.
+        """
+        require(len(b.shape) == 3, f"B has {len(b.shape)} dimensions, but a batch of matrices has 3")
+        batch, k, n = b.shape
+        if self.n == n:
+            dense.describe(b, "B")  # whose library it is
+            lines, width = (n, self.m) if self.out_order == "F" else (self.m, n)
+            where = None if stream is None else dense.address_of(stream)
+            out = dense.empty(b, (batch * lines, width), self.dtype, "C", self._ordinal, where)
+            out = out.reshape(batch, lines, width)
+            out = out.swapaxes(1, 2) if self.out_order == "F" else out
+            for i in range(batch):
+                self(b[i], out[i], stream=stream)
+            return out
+        require(self.n == batch * n, f"B is {batch} times {k} x {n}, but the plan is for {self.n} columns: plan anew")
+        by_columns = self.b_order == "F"
+        folded = b.swapaxes(1, 2).reshape(batch * n, k).T if by_columns else b.swapaxes(0, 1).reshape(k, batch * n)
+        out = self(folded, stream=stream)
+        if self.out_order == "F":
+            return out.T.reshape(batch, n, self.m).swapaxes(1, 2)
+        return out.reshape(self.m, batch, n).swapaxes(0, 1)
+
     __array_ufunc__ = None  # NumPy and CuPy leave `x @ plan` to the plan
 
     def __rmatmul__(self, x):

@@ -82,6 +82,15 @@ def test_formats_of_ours_are_taken_as_they_are_and_as_csr_the_same_matrix(a):
     assert (made.val[order] == turned.val).all()
 
 
+def test_matrices_along_the_diagonal_are_one_with_its_offsets():
+    given = [sp.random(m, k, 0.5, "csr", np.float32, random_state=m) for m, k in ((3, 5), (0, 2), (7, 1), (4, 4))]
+    made, rows, columns = operands.block_diagonal([*given[:2], given[2].tocoo(), csr.from_scipy(given[3])])
+    assert (formats.to_dense(csr.validate(made)) == sp.block_diag(given).toarray()).all()
+    assert (rows.tolist(), columns.tolist()) == ([0, 3, 3, 10, 14], [0, 5, 7, 8, 12])
+    assert made.row_ptr.dtype == made.col_idx.dtype == np.int32
+    says(["no matrix"], lambda: operands.block_diagonal([]))
+
+
 def test_values_that_float32_does_not_hold_need_an_accuracy():
     a = sparse().astype(np.float64)
     assert operands.operand(a).val.dtype == np.float32, "these it holds"

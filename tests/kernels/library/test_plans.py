@@ -152,12 +152,26 @@ def test_a_call_is_the_product_however_b_and_out_lie(of_b, of_out, orders, n, de
         assert len(sizes) == 1, "what is allocated is kept"
 
 
+@pytest.mark.parametrize("orders", ["CC", "FF", "FC"])
+@pytest.mark.parametrize("stored", [(0, 1, 2), (0, 2, 1), (1, 0, 2)], ids=str)
+def test_a_batch_is_multiplied_at_once_where_it_is_as_long_as_the_plan(orders, stored, device):
+    """And B is read where it lies, if the batch lies as columns of the plan do."""
+    b = np.ascontiguousarray(numbers(2, K * N).reshape(2, K, N).transpose(stored)).transpose(np.argsort(stored))
+    right = formats.to_dense(A) @ b
+    for columns, launches in ((2 * N, 1), (N, 2)):
+        p = planned(device, orders=orders, n=columns)
+        assert np.array_equal(p.batched(b), right) and len(p.launched) == launches
+        as_it_lies = {"C": (1, 0, 2), "F": (0, 2, 1)}[orders[0]] == stored
+        assert launches == 2 or not as_it_lies or p.launched[0][1][1] == b.ctypes.data
+    says(["2 times", "for 5 columns"], lambda: planned(device, n=5).batched(b))
+    says(["2 dimensions"], lambda: p.batched(b[0]))
+
+
 def test_x_times_a_plan_of_the_transpose_reads_x_where_it_lies(device):
     p, x = planned(device, orders="FC"), laid(numbers(N, K), "C")
     says(["x · A", "transpose=True"], lambda: x @ p)
     p.transposed = True
-    y = x @ p
-    assert np.array_equal(y, (formats.to_dense(A) @ x.T).T)
+    assert np.array_equal(x @ p, (formats.to_dense(A) @ x.T).T)
     assert p.launched[0][1][1] == x.ctypes.data and len(p.launched) == 1
 
 

@@ -83,6 +83,22 @@ def test_a_plan_of_the_transpose_is_one_of_a_and_x_times_it_too(kind, order):
     assert made.shape == (256, 192) and made.prepare_ms > 0
 
 
+@pytest.mark.parametrize("kind", ["csr", "bcsr64 float32"])
+def test_batches_and_many_small_matrices(kind):
+    a, right = of_format(kind, 192, 256)
+    b = on_gpu(numbers((3 * 40, 256))).reshape(3, 40, 256).swapaxes(1, 2)
+    for n, order in ((120, "F"), (40, "C")):
+        made = kernels.plan(a, n, order=order, accuracy="fp32", tune=False)
+        assert error(made.batched(b).reshape(576, 40), (right @ b.get()).reshape(576, 40)) < LIMITS["float32"]
+    small = [scattered(m, k) for m, k in ((30, 50), (70, 20))]
+    whole, rows, columns = kernels.block_diagonal(small)
+    x = numbers((int(columns[-1]), 24))
+    out = kernels.plan(whole, 24, tune=False)(on_gpu(x))
+    for i, matrix in enumerate(small):
+        expected = matrix @ x[columns[i] : columns[i + 1]].astype(float)
+        assert error(out[rows[i] : rows[i + 1]], expected) < LIMITS["float32"]
+
+
 def test_work_is_on_the_stream_that_is_current_or_given():
     import cupy
 

@@ -9,12 +9,11 @@
 //   64 of   │ B^T │     │ C^T │    four blocks of 64 columns a warpgroup, 512 bytes of a row of B
 //   n       └─────┘     └─────┘
 //
-// wgmma could read gathered rows where they lie, but would leave C^T with neighbouring columns in
+// wgmma could read gathered rows where they lie, but would leave neighbouring columns of C in
 // different lanes. Through registers the rows of an instruction are ours to name: lane 4 g + t
-// reads columns 8 g to 8 g + 7 of its warp's 64, of gathered rows 2 t, 2 t + 1, 2 t + 8 and
-// 2 t + 9; columns 2 i and 2 i + 1 are (g, t) and (g + 8, t) of block i, two rows of B side by side
-// in a register. What a lane has of a row of C are 8 neighbours, 16 bytes. A pitch of 16 bytes more
-// keeps all of it free of bank conflicts.
+// reads columns 8 g to 8 g + 7 of its warp's 64, of gathered rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9;
+// columns 2 i and 2 i + 1 are (g, t) and (g + 8, t) of block i, two rows of B in a register. What a
+// lane has of a row of C are 8 neighbours, 16 bytes. A pitch of 16 bytes more keeps banks apart.
 //
 // Tasks of a cut window are added up in one order, in float32 (in_order.cuh), and rounded once.
 //

@@ -67,6 +67,7 @@ FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 MILLION = 10**6  #: non-zeros: the least of the source's matrices
 NEAR = 1.1  #: times the best time: so near, a proposal is good
+SHORT_US = 10  #: a launch that takes less is mostly latency
 ODD_GOAL = 1.15  #: times as long as with columns rounded up to four, at most: what an odd number of them was to cost
 GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
 
@@ -125,6 +126,7 @@ def of(run: Run) -> Iterator[Fact]:
         goal(AUTO_FP32, get("spmv"), "spmv"),
         odd(get("spmm_odd")),
         goal(AUTO_FP32, get("spmm_few"), "few"),
+        short(get("spmm_few")),
         tasks(),
         proposals(),
         short_of(tf32),
@@ -537,6 +539,16 @@ def few() -> Facts:
             **{"slow": (df["speedup"] < SLOW).sum(), **first(least)},
         },
     }
+
+
+@part
+def short(df: pd.DataFrame) -> Facts:
+    """Return how far few columns are ahead of cuSPARSE's fastest where that takes less than `SHORT_US`, and elsewhere."""
+    ours, theirs = (where(df, variant=v).set_index(["label", "n"]) for v in (AUTO_FP32, CSR))
+    brief = theirs["median_us"].reindex(ours.index) < SHORT_US
+    ahead = (theirs["median_us"] / ours["median_us"]).groupby(np.where(brief, "brief", "others")).agg(records.geomean)
+    spread = ((ours["q75_us"] - ours["q25_us"]) / ours["median_us"])[brief].median()
+    return {"short": {"us": SHORT_US, "points": brief.sum(), "spread": spread, **ahead}}
 
 
 def rounded_up(df: pd.DataFrame) -> pd.DataFrame:

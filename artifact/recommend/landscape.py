@@ -132,15 +132,19 @@ def recorded(gpu_folder: Path, abouts: Iterable[About]) -> list[tuple[About, pd.
     return [(about, records.read(path)) for about, path in paths.items() if path.is_file()]
 
 
-def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = registry.FOLDER) -> Pool:
-    """Return the largest pool of a precision. Raises ValueError, one sentence, where there is none."""
-    found = {made.about.precision: made for made in reversed(pools(gpu_folder, folder))}
-    if precision not in found:
+def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = registry.FOLDER, n: int | None = None) -> Pool:
+    """Return the pool of a precision whose columns are nearest to n, of several the largest.
+
+    Raises ValueError, one sentence, where there is none.
+    """
+    every = pools(gpu_folder, folder)
+    found = [made for made in every if made.about.precision == precision]
+    if not found:
         raise ValueError(
             f"There are no records of real matrices in {precision} on {gpu_folder.name}; recorded: "
-            f"{', '.join(found) or 'none'}."
+            f"{', '.join(dict.fromkeys(made.about.precision for made in every)) or 'none'}."
         )
-    return found[precision]
+    return min(found, key=lambda made: np.abs(np.log2(made.df["n"] / (n or made.df["n"]))).min())
 
 
 def fits(name: str, patterns: list[str]) -> bool:

@@ -83,14 +83,14 @@ class Model:
 class Guess:
     """What a model says of a matrix: times, whose times they rest on, and what the first one's is made of."""
 
-    table: pd.DataFrame  #: variant, expected_us, slower (than the first), prepare_ms; fastest first
+    table: pd.DataFrame  #: variant, expected_us, slower (than the first), prepare_ms; the advised, then fastest first
     neighbours: tuple[tuple[str, int], ...]  #: (matrix, N), nearest first
     made_of: dict[str, float]  #: term -> share of the first one's sum, the largest first
     sums: bool  #: whether the sums rank, or the neighbours
 
     @property
     def variant(self) -> str:
-        """Return the variant that is expected to be the fastest."""
+        """Return the variant that is advised."""
         return self.table["variant"].iloc[0]
 
 
@@ -165,8 +165,8 @@ def fit(pool: Pool, without: str = "") -> Model:
     )
 
 
-def guess(model: Model, s: Statistics, n: int) -> Guess:
-    """Return what the model says of a matrix times n columns."""
+def guess(model: Model, s: Statistics, n: int, lead: str = "") -> Guess:
+    """Return what the model says of a matrix times n columns; lead: who is advised whatever the model says."""
     away = ((model.features - (features(s, n) - model.mean) / model.scale) ** 2).sum(axis=1)
     nearest = np.argsort(away, kind="stable")
 
@@ -183,7 +183,9 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
         "slower": 2**slower,
         "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
     }
-    table = pd.DataFrame(every).dropna().sort_values("expected_us", ignore_index=True, kind="stable")
+    table = pd.DataFrame(every).dropna().sort_values("expected_us", kind="stable")
+    table = table.sort_values("variant", key=lambda names: names != lead, ignore_index=True, kind="stable")
+    table["slower"] /= table["slower"].iloc[0]
     of_first = pd.Series(x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])]), [*TERMS])
     made_of = (of_first / of_first.sum())[of_first > 0].sort_values(ascending=False, kind="stable")
     return Guess(table, tuple(model.points[i] for i in nearest[:RANKING]), made_of.to_dict(), model.sums)
@@ -292,21 +294,23 @@ def advise(
     """Return the advice for a matrix on the host.
 
     Needs no GPU. A matrix that is itself in the records, by its name, is left out of the model, so that the answer is
-    as good as for any other.
+    as good as for any other. Where the model is no better than one contender for all matrices, that one is advised.
 
     Raises ValueError, one sentence, for a matrix without non-zeros, or a precision that was not recorded.
     """
     if a.nnz == 0:
         raise ValueError(f"{name or 'The matrix'} has no non-zeros: there is nothing to multiply.")
-    chosen = landscape.pool(gpu_folder, precision, folder)
+    chosen = landscape.pool(gpu_folder, precision, folder, n)
+    evaluated, (one, share) = evaluate(chosen), always(chosen)
+    lead = one if share >= good(evaluated) else ""
     fitted, found, reordered = fit(chosen, name), statistics.of(a), None
     if a.m == a.k and a.nnz <= MOST_REORDERED:
         other = statistics.of(statistics.ordered(a, statistics.RCM))
-        reordered = other, guess(fitted, other, n)
+        reordered = other, guess(fitted, other, n, lead)
     dense = landscape.dense_us(
         landscape.dense_rates(gpu_folder, folder), precision, a.m, n, a.k, landscape.copy_gbps(gpu_folder)
     )
-    return Advice(name, n, chosen, found, guess(fitted, found, n), reordered, dense, evaluate(chosen))
+    return Advice(name, n, chosen, found, guess(fitted, found, n, lead), reordered, dense, evaluated)
 
 
 def payoff(table: pd.DataFrame) -> tuple[float, str]:

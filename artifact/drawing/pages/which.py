@@ -255,6 +255,7 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
             "points": len(df),
             "good": good,
             "worst": df["ratio"].max(),
+            "speed": records.geomean(1 / df["ratio"]),
             "widths": "/".join(map(str, sorted(set(df["n"])))),
             "verdict": "reaches" if good >= BAR else "misses",
             "always": dict([model.always(pool)]),

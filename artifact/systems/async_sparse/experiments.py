@@ -339,7 +339,11 @@ REAL = {
     "spmm_odd": Real((AUTO_FP32, *CSR_ALGORITHMS[1:]), ODD, every_nth=7, order="", how=FP32),
     "spmm_rcm": Real((AUTO_FP32, *CSR_ALGORITHMS), WIDE[-1:], every_nth=3, how=FP32),
     "spmm_half": Real(
-        (WCSR, WINDOWS_HALF, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]), (64, 128, *WIDE), every_nth=2, order="", how=HALF
+        (WCSR, WINDOWS_HALF, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2]),
+        (64, 128, *WIDE),
+        every_nth=2,
+        order="",
+        how=HALF,
     ),
     "wcsr_parts": Real(PARTS, (512,), every_nth=5, how=TF32),
 }

@@ -543,7 +543,7 @@ def few() -> Facts:
 
 @part
 def short(df: pd.DataFrame) -> Facts:
-    """Return how far few columns are ahead of cuSPARSE's fastest where that takes less than `SHORT_US`, and elsewhere."""
+    """Return how far few columns are ahead of cuSPARSE's fastest where it takes less than `SHORT_US`, and elsewhere."""
     ours, theirs = (where(df, variant=v).set_index(["label", "n"]) for v in (AUTO_FP32, CSR))
     brief = theirs["median_us"].reindex(ours.index) < SHORT_US
     ahead = (theirs["median_us"] / ours["median_us"]).groupby(np.where(brief, "brief", "others")).agg(records.geomean)

@@ -50,6 +50,17 @@ def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, times):
     assert ("would take some" in text, "make A dense" in text) == (times > 1, times < 1)
 
 
+def test_where_the_model_is_no_better_than_one_for_all_that_one_is_advised(advise, answer, monkeypatch):
+    last = answer.guess.table["variant"].iloc[-1]
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(model, "always", lambda _, share=share: (last, share))
+        found = advise()
+        assert (
+            (found.guess.variant == last) == ("so it is advised" in "\n".join(model.lines(found, "x"))) == bool(share)
+        )
+        assert found.guess.table["slower"].iloc[0] == 1
+
+
 @pytest.mark.parametrize(("times", "worth"), [(0.5, True), (0.94, True), (0.96, False), (1.0, False), (2.0, False)])
 def test_reordering_is_named_where_it_gains_a_twentieth(answer, times, worth):
     us = times * answer.guess.table["expected_us"].iloc[0]

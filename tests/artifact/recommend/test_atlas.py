@@ -222,6 +222,13 @@ def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
     refused("no records of real matrices in TF32 on nvidia-h200; recorded: FP32", landscape.pool, gpu, "TF32", folder)
 
 
+def test_of_several_pools_the_one_with_the_nearest_columns_is_asked(tmp_path, monkeypatch):
+    wide, narrow = worlds.pool(12, sizes=(256, 512)), worlds.pool(8, sizes=(2, 8))
+    monkeypatch.setattr(landscape, "pools", lambda *_: [wide, narrow])
+    asked = [landscape.pool(tmp_path, n=n) is narrow for n in (None, 1, 8, 300)]
+    assert asked == [False, True, True, False]
+
+
 def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():
     made = worlds.pool(8)
     assert made.advisable == ["plain", "cut", "win", "cusparse_alg2"]

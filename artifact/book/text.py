@@ -253,9 +253,9 @@ def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> s
     return listed([f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()])
 
 
-def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
+def thousands(value: float, digits: int = 0) -> str:
     """1234.5 as "1,234"."""
-    return f"{float(value):,.{digits}f}".replace(",", mark)
+    return f"{float(value):,.{digits}f}"
 
 
 def at(ratios: Mapping[str, float]) -> str:

@@ -16,10 +16,10 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float, _=None) -> str:
-    """1000 -> 1 000, without an exponent; also a formatter of ticks, whose position does not matter."""
+    """1000 -> 1,000, without an exponent; also a formatter of ticks, whose position does not matter."""
     if value >= 1e6:
         return f"{value / 1e6:g}M"
-    return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def ticks(axis, at: Sequence[float], form=number) -> None:
@@ -50,7 +50,7 @@ def sizes(ax, values: Sequence[float], most: int = 4) -> None:
     """
     values = sorted(set(values))
     labelled = values[::-1][:: -(-len(values) // most)][::-1]
-    powers, labels = np.log2(labelled).round().astype(int), [f"{x:,.0f}".replace(",", "\u202f") for x in labelled]
+    powers, labels = np.log2(labelled).round().astype(int), [f"{x:,.0f}" for x in labelled]
     if labelled[-1] >= 2**15 and np.array_equal(labelled, 2.0**powers):
         labels = ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
     ax.set_xscale("log", base=2)

@@ -26,7 +26,7 @@ def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
     told: dict[str, Any] = {
         "timer": {n.lower(): v for n, v in vars(bench).items() if n.isupper() and isinstance(v, int | float)},
         "budget_s": run.BUDGETS_S,
-        "check": {"cpu_work": text.thousands(verification.CPU_WORK, mark="\u202f")},
+        "check": {"cpu_work": text.thousands(verification.CPU_WORK)},
         "jit": {
             "targets": ", ".join(f"`{target}`" for target in jit.TARGETS),
             "options": ", ".join(f"`{key}={value}`" for key, value in jit.OPTIONS.items()),

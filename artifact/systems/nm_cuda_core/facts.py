@@ -527,7 +527,7 @@ def _between(low: float, high: float, unit: str) -> str:
     sign = "< " if np.isnan(low) else "> " if np.isnan(high) else ""
     ends = {v: ",.0f" if v >= 1000 else ".2f" if unit and v < 10 else ".3g" for v in (low, high) if v == v}
     said = "–".join(dict.fromkeys(f"{v:{form}}{unit}" for v, form in ends.items()))
-    return sign + said.replace(",", "\u202f").replace("inf", "∞")
+    return sign + said.replace("inf", "∞")
 
 
 def pipes(study: Study) -> pd.DataFrame:

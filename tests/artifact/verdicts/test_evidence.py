@@ -144,10 +144,6 @@ def test_missing_records_are_not_measured_and_say_which(tmp_path):
     assert set(judge.judge(of_records, tmp_path / "nothing")["verdict"]) == {NOT_MEASURED}
 
 
-def text(path, old, new):
-    path.write_text(path.read_text().replace(old, new, 1))
-
-
 def cut(path, points):
     """As Ctrl-C leaves it: every row is whole, but of 21 points only so many are there, which would change verdicts."""
     df = records.read(path)
@@ -159,7 +155,11 @@ def cut(path, points):
     "name,break_it,says",
     [
         ("wide.csv", lambda path: path.write_text(path.read_text()[:-40]), r"wide\.csv: row"),
-        ("machine.json", lambda path: text(path, '"NVIDIA H200"', '""'), "'gpu' is missing"),
+        (
+            "machine.json",
+            lambda path: path.write_text(path.read_text().replace('"NVIDIA H200"', '""', 1)),
+            "'gpu' is missing",
+        ),
         *(
             ("wide.csv", partial(cut, points=n), rf"wide\.csv: wide was interrupted after {n} of 21 points")
             for n in (20, 7, 1)

@@ -32,9 +32,12 @@ EVERY = {claim.id: claim for claim in load.claims()}
 def shelf(tmp_path, monkeypatch):
     """Shipped and fresh records in temporary folders."""
     shipped, fresh = tmp_path / "recorded", tmp_path / "build" / "records"
-    monkeypatch.setattr(paths, "RECORDED", shipped)
-    monkeypatch.setattr(paths, "RECORDS", fresh)
-    monkeypatch.setattr(load, "claims", lambda: [EVERY[name] for name in FEW])
+    for where, name, what in (
+        (paths, "RECORDED", shipped),
+        (paths, "RECORDS", fresh),
+        (load, "claims", lambda: [EVERY[claim] for claim in FEW]),
+    ):
+        monkeypatch.setattr(where, name, what)
     synthetic.folder(shipped)
     return shipped, fresh
 

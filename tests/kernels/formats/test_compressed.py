@@ -86,9 +86,13 @@ def test_more_entries_than_an_offset_counts_are_refused_before_they_are_narrowed
     says([words], lambda: csr.from_scipy(Huge()))
 
 
-def test_a_vector_or_a_complex_matrix_is_no_matrix_here():
-    says(["2 dimensions, but the given array has 1"], lambda: csr.from_scipy(sp.coo_array(np.ones(3))))
-    says(["complex"], lambda: csr.from_scipy(sp.coo_array(np.ones((3, 3), complex))))
+@pytest.mark.parametrize(
+    ("given_", "word"),
+    [(np.ones(3), "2 dimensions, but the given array has 1"), (np.ones((3, 3), complex), "complex")],
+    ids=["vector", "complex"],
+)
+def test_a_vector_or_a_complex_matrix_is_no_matrix_here(given_, word):
+    says([word], lambda: csr.from_scipy(sp.coo_array(given_)))
 
 
 # ------------------------------------------------------------------------------ blocks and windows

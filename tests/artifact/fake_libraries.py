@@ -141,21 +141,21 @@ def store(out: np.ndarray, product: np.ndarray, kind: int, alpha: int, beta: int
 
 def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     """Put modules in the place of `nvmath.bindings`', and just enough of CuPy, which is returned."""
-    cupy = types.ModuleType("cupy")
-    cupy.uint8 = np.uint8
-    cupy.empty = array
-    cupy.array = lambda x, order: np.array(x, order=order).view(Array)
-    cupy.full_like = lambda x, value: np.full_like(x, value)
-    cupy.ascontiguousarray = lambda x: np.ascontiguousarray(x).view(Array)
-    stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
-    cupy.cuda = SimpleNamespace(get_current_stream=lambda: stream)
+    cupy, stream = types.ModuleType("cupy"), SimpleNamespace(ptr=0, synchronize=lambda: None)
+    vars(cupy).update(
+        uint8=np.uint8,
+        empty=array,
+        array=lambda x, order: np.array(x, order=order).view(Array),
+        full_like=lambda x, value: np.full_like(x, value),
+        ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
+        cuda=SimpleNamespace(get_current_stream=lambda: stream),
+    )
     bindings = types.ModuleType("nvmath.bindings")
     for library in libraries:
         setattr(bindings, library.__name__, library)
         monkeypatch.setitem(sys.modules, f"nvmath.bindings.{library.__name__}", library)
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
-    monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
+    for name, module in {"cupy": cupy, "nvmath": types.ModuleType("nvmath"), "nvmath.bindings": bindings}.items():
+        monkeypatch.setitem(sys.modules, name, module)
     for module, name in MAKING:
         made = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, made=made, **how: on_fake(made(*given, **how)))
@@ -526,9 +526,9 @@ def install_all(monkeypatch) -> SimpleNamespace:
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
         vars(sys.modules[name]).update(members)
     made.torch = Torch()
-    for name, module in (("ml_dtypes", SimpleNamespace(bfloat16=BFLOAT16)), ("torch", made.torch)):
+    ml_dtypes = SimpleNamespace(bfloat16=BFLOAT16)
+    for name, module in {"ml_dtypes": ml_dtypes, "torch": made.torch, "torch.sparse": made.torch}.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setitem(sys.modules, "torch.sparse", made.torch)
     Timer(monkeypatch, lambda name, turn: 1.0)
     return made
 

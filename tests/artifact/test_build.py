@@ -15,7 +15,7 @@ import synthetic
 from refused import refused
 
 from artifact import build, command, paths
-from artifact.measure import device
+from artifact.measure import device, records
 from artifact.paths import ROOT
 
 
@@ -211,16 +211,14 @@ def test_book_replaces_the_previous_one(elsewhere, monkeypatch):
 
     def built(words, **_):
         html = Path(words[words.index("--path-output") + 1], "_build", "html")
-        html.mkdir(parents=True)
-        (html / "index.html").write_text("<p>A title</p>")
+        records.write_text(html / "index.html", "<p>A title</p>")
         return subprocess.CompletedProcess(words, 0, "")
 
     monkeypatch.setattr(build.subprocess, "run", built)
     small_book(elsewhere, "# A title\n\n$x$\n")
     figures, target = elsewhere / "build" / "figures" / "room", elsewhere / "build" / "html"
     for folder, name in ((figures, "name.csv"), (target, "stale.html")):
-        folder.mkdir(parents=True)
-        (folder / name).write_text("a\n")
+        records.write_text(folder / name, "a\n")
     build.book(elsewhere / "build" / "notebooks", target)
     assert "A title" in (target / "index.html").read_text() and not (target / "stale.html").exists()
     assert (target / "figures" / "room" / "name.csv").read_text() == "a\n"
@@ -234,8 +232,7 @@ def test_warnings_fail_the_book_and_keep_the_previous_one(elsewhere, capsys):
     faults = {"[a link](nowhere.md)": "nowhere", "{cite}`nobody`": "nobody", "#### Four": "header"}
     small_book(elsewhere, "# A title\n\n" + "\n\n".join(faults) + "\n")
     target = elsewhere / "build" / "html"
-    target.mkdir(parents=True)
-    (target / "index.html").write_text("previous")
+    records.write_text(target / "index.html", "previous")
     refused("without warnings", build.book, elsewhere / "build" / "notebooks", target, kind=build.BuildError)
     said = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
     assert all(any(word in line for line in said) for word in faults.values()), said
@@ -251,11 +248,9 @@ def test_a_folder_of_the_user_s_is_not_built_into(tmp_path, monkeypatch, capsys,
     """Its html/ would be replaced by the book, and its parameters/ removed."""
     mine = tmp_path / "mine"
     for name in ("html", "parameters"):
-        (mine / name).mkdir(parents=True)
-        (mine / name / "mine.txt").write_text("years of work")
-    monkeypatch.setattr(build, "BUILD", mine)
-    monkeypatch.setattr(build, "execute", pytest.fail)
-    monkeypatch.setattr(build, "book", pytest.fail)
+        records.write_text(mine / name / "mine.txt", "years of work")
+    for name, what in {"BUILD": mine, "execute": pytest.fail, "book": pytest.fail}.items():
+        monkeypatch.setattr(build, name, what)
     monkeypatch.chdir(mine)
     assert build.main(step) == 2
     err = capsys.readouterr().err
@@ -288,8 +283,7 @@ def test_two_builds_that_end_at_once_leave_one_of_their_books(tmp_path, monkeypa
     """Between the two renames of one, the other puts its own there."""
     target, rename, books = tmp_path / "html", os.replace, [tmp_path / name / "html" for name in ("1", "2", "3")]
     for book in books:
-        book.mkdir(parents=True)
-        (book / "index.html").write_text(book.parent.name)
+        records.write_text(book / "index.html", book.parent.name)
     rename(books[0], target)
 
     def between(old, new):

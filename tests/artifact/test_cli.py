@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -31,9 +32,12 @@ EVERY = {claim.id: claim for claim in load.claims()}
 def shelf(tmp_path, monkeypatch):
     """Shipped and fresh records in temporary folders."""
     shipped, fresh = tmp_path / "recorded", tmp_path / "build" / "records"
-    monkeypatch.setattr(paths, "RECORDED", shipped)
-    monkeypatch.setattr(paths, "RECORDS", fresh)
-    monkeypatch.setattr(load, "claims", lambda: [EVERY[name] for name in FEW])
+    for where, name, what in (
+        (paths, "RECORDED", shipped),
+        (paths, "RECORDS", fresh),
+        (load, "claims", lambda: [EVERY[claim] for claim in FEW]),
+    ):
+        monkeypatch.setattr(where, name, what)
     synthetic.folder(shipped)
     return shipped, fresh
 
@@ -244,31 +248,12 @@ def test_a_record_cut_between_two_rows_is_one_line(shelf, capsys):
     assert "tall.csv: row 50, column 'variant': this point lacks 'any_n'" in error
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (None, "the record of the machine is missing"),
-        ('{"gpu": "NVID', "not complete JSON"),
-        ("[]", "a table of names and values"),
-        ("{}", "'gpu' is missing or empty"),
-    ],
-)
-def test_records_without_their_machine_are_one_line(shelf, capsys, content, says):
-    path = shelf[0] / "nvidia-h200" / "casper_sparse" / "machine.json"
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
-    error = refused(capsys, "claims", "--id", "tall-linear")
-    assert str(path) in error and says in error
-
-
 def test_a_system_that_is_not_there_was_not_measured(shelf, capsys):
     folder = shelf[0] / "nvidia-h200"
     shutil.rmtree(folder / "casper_sparse")
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
     # `make profile` before `make measure`
-    (folder / "casper_sparse").mkdir()
-    (folder / "casper_sparse" / "counters.csv").write_text("variant\n")
+    synthetic.records.write_text(folder / "casper_sparse" / "counters.csv", "variant\n")
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
 
 
@@ -310,7 +295,6 @@ def test_compare(shelf, capsys):
     synthetic.folder(fresh, {name: synthetic.experiment(name, scale=2.0) for name in synthetic.SHAPES})
     assert "DIFFER" in printed(capsys, "compare", code=1)
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
-    assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     # A second measurement has a machine of its own, as deep as a system of a GPU in the folder above.
     synthetic.records.write_machine(shipped / "nvidia-h200/casper_sparse/repeat", synthetic.machine())
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
@@ -320,7 +304,6 @@ def test_compare(shelf, capsys):
     synthetic.folder(fresh, {"wide": synthetic.experiment("wide", gpu="NVIDIA X1")}, "NVIDIA X1", "nvidia-x1")
     assert "name one of these folders" in refused(capsys, "compare", "--fresh", str(fresh))
     assert "nvidia-x1 has only" in refused(capsys, "compare", "--fresh", "nvidia-x1")
-    assert "invalid float" in refused(capsys, "compare", "--tolerance", "much")
     synthetic.folder(fresh, gpu="NVIDIA L4", slug="nvidia-l4")
     assert "choose with --fresh" in refused(capsys, "compare")
     assert "Different GPUs" in printed(capsys, "compare", "--fresh", "nvidia-l4")
@@ -337,7 +320,6 @@ def test_records(shelf, capsys):
     out = printed(capsys, "records")
     assert "shipped" in out and "wide" in out and "126 rows" not in out
     assert len(out.splitlines()) == 4  # three sweeps and the ceilings
-    assert "no records in" in refused(capsys, "records", "--records", str(shelf[1]))
 
 
 # ---------------------------------------------------------------- compile and run
@@ -407,10 +389,8 @@ def test_run_checks_then_times(capsys, toy, monkeypatch):
     plan = {"min_samples": 20, "max_samples": 20}
     assert toy.log == ["launch"] * 3 + [("time", ["warp_per_row"], plan)]
 
-    def wrong(*_):
-        raise verification.WrongResult("warp_per_row is wrong: relative error 1.")
-
-    monkeypatch.setattr(verification, "check", wrong)
+    wrong = verification.WrongResult("warp_per_row is wrong: relative error 1.")
+    monkeypatch.setattr(verification, "check", Mock(side_effect=wrong))
     assert "is wrong" in refused(capsys, *CASPER, "--no-baseline", code=1)
 
 
@@ -509,14 +489,8 @@ def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
 # ---------------------------------------------------------------- which
 
 
-@pytest.fixture
-def question(tmp_path, no_gpu):
-    """A small matrix."""
+def test_which_answers_without_a_gpu(capsys, no_gpu, tmp_path):
     scipy.io.mmwrite(tmp_path / "mine.mtx", scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1)))
-    return str(tmp_path / "mine")
-
-
-def test_which_answers_without_a_gpu(capsys, question):
-    answer = printed(capsys, "which", f"{question}.mtx", "-n", "512")
+    answer = printed(capsys, "which", str(tmp_path / "mine.mtx"), "-n", "512")
     assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answer
     assert "Advice: " in answer and "left out in turn" in answer and "Measured on" not in answer

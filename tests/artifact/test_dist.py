@@ -16,9 +16,9 @@ import yaml
 from packaging.requirements import Requirement
 from refused import refused
 
-from artifact import build, dist, paths, wheelhouse
+from artifact import build, dist, wheelhouse
 from artifact.book.text import part
-from artifact.measure import device
+from artifact.measure import records
 from artifact.paths import ROOT
 from kernels import __version__
 
@@ -31,13 +31,11 @@ def run(root, *command):
 @pytest.fixture
 def clone(tmp_path):
     root = tmp_path / "clone"
-    (root / "recorded").mkdir(parents=True)
-    (root / "recorded" / "a.csv").write_text("1\n")
+    records.write_text(root / "recorded" / "a.csv", "1\n")
     (root / "run").write_text("#!/bin/sh\n")
     (root / "run").chmod(0o755)
-    run(root, "init", "-q")
-    run(root, "add", "-A")
-    run(root, "commit", "-qm", "all")
+    for words in ("init -q", "add -A", "commit -qm all"):
+        run(root, *words.split())
     (root / "untracked").write_text("of this machine")
     return root
 
@@ -45,9 +43,7 @@ def clone(tmp_path):
 @pytest.fixture
 def book(tmp_path):
     for name, text in {"index.html": "<p>", "_static/x.css": "a{}"}.items():
-        path = tmp_path / "html" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        records.write_text(tmp_path / "html" / name, text)
     return tmp_path / "html"
 
 
@@ -78,30 +74,13 @@ def test_what_is_in_it(tmp_path, clone, book):
     assert subprocess.run(["sha256sum", "--check", "--status", "SHA256SUMS"], cwd=folder).returncode == 1
 
 
-def test_a_release_is_of_a_commit(tmp_path, clone, book):
+def test_a_release_is_of_a_commit_and_of_a_book(tmp_path, clone, book):
+    unbuilt = (tmp_path / "none", tmp_path / "out", clone)
+    refused("the book is not built there; `make dist`", dist.release, *unbuilt, kind=FileNotFoundError)
     (clone / "recorded" / "a.csv").write_text("2\n")
     refused("recorded/a.csv was changed and not committed", dist.release, book, tmp_path / "out", clone)
     refused("git status: .*; a release is made in a clone", dist.release, book, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_commit_has_a_plus_where_files_differ(clone, monkeypatch):
-    monkeypatch.delenv("SPARSITY_COMMIT", raising=False)
-    monkeypatch.setattr(paths, "ROOT", clone)
-    clean = device.commit()
-    (clone / "run").write_text("changed")
-    assert re.fullmatch("[0-9a-f]{7,}", clean) and device.commit() == f"{clean}+"
-
-
-def test_without_a_book(tmp_path, clone, capsys):
-    refused(
-        "the book is not built there; `make dist`",
-        dist.release,
-        tmp_path / "none",
-        tmp_path / "out",
-        clone,
-        kind=FileNotFoundError,
-    )
 
 
 def test_errors_are_one_line(tmp_path, capsys, monkeypatch):
@@ -163,10 +142,9 @@ PACKAGES = {
 @pytest.fixture
 def index(tmp_path, monkeypatch):
     """A lock and an index of small wheels instead of the real ones; returns the calls to the index."""
-    (tmp_path / "requirements").mkdir()
     lines = [f"{name}==2 ; sys_platform == 'linux' \\\n    {HASH}\n    # via x\n" for name in PACKAGES]
     lines += [f"middle==1 ; python_full_version < '3.12' \\\n    {HASH}\n"]
-    (tmp_path / "requirements" / "gpu.lock").write_text("".join(lines))
+    records.write_text(tmp_path / "requirements" / "gpu.lock", "".join(lines))
     calls: list[list[str]] = []
 
     def download(pins, folder: Path, python: str, glibc: str) -> dict[str, Path]:
@@ -178,18 +156,19 @@ def index(tmp_path, monkeypatch):
                 wheel.writestr(f"{name}-2.dist-info/METADATA", f"Name: {name}\nVersion: 2\n{needs}\n")
         return {name: folder / f"{name}-2-py3-none-any.whl" for name in names}
 
-    monkeypatch.setattr(wheelhouse, "ROOT", tmp_path)
-    monkeypatch.setattr(wheelhouse, "_download", download)
-    monkeypatch.setattr(wheelhouse, "_declared", lambda extras: [Requirement("front")])
+    for name, what in {
+        "ROOT": tmp_path,
+        "_download": download,
+        "_declared": lambda extras: [Requirement("front")],
+    }.items():
+        monkeypatch.setattr(wheelhouse, name, what)
     return calls
 
 
 def fetch(folder: Path, freeze: str | None = None, python: str = "3.12") -> tuple[set[str], str]:
-    has = None
-    if freeze is not None:
-        has = folder.parent / "node.txt"
-        has.write_text(freeze)
-    wheelhouse.fetch(folder, python, "2.39", [], has)
+    has = folder.parent / "node.txt"
+    has.write_text(freeze or "")
+    wheelhouse.fetch(folder, python, "2.39", [], None if freeze is None else has)
     left_out = folder / "left-out.txt"
     wheels = {path.name.split("-")[0] for path in folder.glob("*.whl")}
     locked = (folder / "requirements.txt").read_text()
@@ -198,20 +177,23 @@ def fetch(folder: Path, freeze: str | None = None, python: str = "3.12") -> tupl
     return wheels, left_out.read_text() if left_out.exists() else ""
 
 
-def test_everything_for_a_bare_node(tmp_path, index):
-    assert fetch(tmp_path / "w") == ({"front", "middle", "back", "extras", "wing"}, "")
+@pytest.mark.parametrize(
+    ("freeze", "travels", "left_out"),
+    [
+        (None, {"front", "middle", "back", "extras", "wing"}, ""),
+        # What only a package of the node needs (back) is the node's business too.
+        (
+            "middle==3.1\ntorch==2.11+cu130\n-e here\na @ file:///x\n",
+            {"front", "extras", "wing"},
+            "middle==3.1\n",
+        ),
+        ("Middle==1.9\nback==0.1\n", {"front", "middle", "extras", "wing"}, "back==0.1\n"),
+    ],
+    ids=["a bare node", "what it has", "what is too old there"],
+)
+def test_what_the_node_lacks_travels(tmp_path, index, freeze, travels, left_out):
+    assert fetch(tmp_path / "w", freeze) == (travels, left_out)
     assert HASH in (tmp_path / "w" / "requirements.txt").read_text()
-
-
-def test_what_the_node_has_stays_there(tmp_path, index):
-    # What only a package of the node needs (back) is the node's business too.
-    wheels, left_out = fetch(tmp_path / "w", "middle==3.1\ntorch==2.11+cu130\n-e here\na @ file:///x\n")
-    assert wheels == {"front", "extras", "wing"} and left_out == "middle==3.1\n"
-
-
-def test_what_is_too_old_on_the_node_travels(tmp_path, index):
-    wheels, left_out = fetch(tmp_path / "w", "Middle==1.9\nback==0.1\n")
-    assert wheels == {"front", "middle", "extras", "wing"} and left_out == "back==0.1\n"
 
 
 @pytest.mark.parametrize(
@@ -241,8 +223,6 @@ def test_pins_for_the_node():
 
 
 def test_a_folder_that_is_no_wheelhouse_is_not_replaced(index, tmp_path):
-    mine = tmp_path / "house"
-    mine.mkdir()
-    (mine / "thesis.tex").write_text("years")
-    refused(r"holds thesis\.tex, so it is no wheelhouse", fetch, mine)
-    assert (mine / "thesis.tex").read_text() == "years"
+    mine = records.write_text(tmp_path / "house" / "thesis.tex", "years")
+    refused(r"holds thesis\.tex, so it is no wheelhouse", fetch, mine.parent)
+    assert mine.read_text() == "years"

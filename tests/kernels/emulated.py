@@ -108,13 +108,16 @@ def _run_here(monkeypatch):
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the host here")
     monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))
-    monkeypatch.setattr(workspace, "of", lambda device: Workspace())
-    monkeypatch.setattr(workspace, "enqueue", _enqueue)
-    monkeypatch.setattr(jit, "run_on_cupy_stream", _run)
-    monkeypatch.setattr(gpu, "set_bytes", lambda x, value, stream: ctypes.memset(x.data.ptr, value, x.nbytes))
-    monkeypatch.setattr(arrays, "to_host", lambda x: arrays._moved(x, lambda y: y.get() if hasattr(y, "get") else y))
-    monkeypatch.setattr(probe, "MOST_BLOCKS", 2)  # threads that do much are soon done
-    monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
+    for where, name, what in (
+        (workspace, "of", lambda device: Workspace()),
+        (workspace, "enqueue", _enqueue),
+        (jit, "run_on_cupy_stream", _run),
+        (gpu, "set_bytes", lambda x, value, stream: ctypes.memset(x.data.ptr, value, x.nbytes)),
+        (arrays, "to_host", lambda x: arrays._moved(x, lambda y: y.get() if hasattr(y, "get") else y)),
+        (probe, "MOST_BLOCKS", 2),  # threads that do much are soon done
+        (jit, "compile_cubin", lambda source, entry, arch: None),
+    ):
+        monkeypatch.setattr(where, name, what)
     device = SimpleNamespace(device_id=0, compute_capability=(9, 0))
     stream = SimpleNamespace(sync=lambda: None, handle=0)
     monkeypatch.setattr(workspace, "on_cupys_stream", lambda: (device, stream))

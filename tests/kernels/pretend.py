@@ -129,17 +129,23 @@ def pretended(monkeypatch):
         monkeypatch.setattr("cuda.core.LaunchConfig", lambda **given: SimpleNamespace(**given))
         monkeypatch.setattr("cuda.core.launch", lambda *given: launched.append(given))
         monkeypatch.setattr("cuda.core.utils.StridedMemoryView", View)
-        monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch, include=(): f"{source.stem}: {entry}")
-        monkeypatch.setattr(jit, "_loaded", {})
-        monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: cubin)
-        monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
+        for name, what in {
+            "compile_cubin": lambda source, entry, arch, include=(): f"{source.stem}: {entry}",
+            "_loaded": {},
+            "launched_with": lambda cubin, registers: cubin,
+            "load": lambda cubin, shared=0: cubin,
+        }.items():
+            monkeypatch.setattr(jit, name, what)
         for opened in ("open_device", "current_device"):
             monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
-        monkeypatch.setattr(current, "now", lambda: 0)
-        monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
-        monkeypatch.setattr(current, "is_captured", lambda pointer: False)
-        monkeypatch.setattr(current.Buffers, "follow", lambda self, pointer: True)
-        monkeypatch.setattr(current.Buffers, "done", lambda self, pointer: None)
+        for where, name, what in (
+            (current, "now", lambda: 0),
+            (workspace, "stream_at", lambda address, gpu: address),
+            (current, "is_captured", lambda pointer: False),
+            (current.Buffers, "follow", lambda self, pointer: True),
+            (current.Buffers, "done", lambda self, pointer: None),
+        ):
+            monkeypatch.setattr(where, name, what)
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device
 

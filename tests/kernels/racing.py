@@ -62,10 +62,13 @@ def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = Fal
     monkeypatch.setattr(search, "race", made.race)
     monkeypatch.setattr(jit, "compile_cubin", lambda *job: made.compiled.append(job))
     if not launch:
-        monkeypatch.setattr(probe, "run", lambda *_: np.zeros((1, 1), np.float32))
-        monkeypatch.setattr(probe, "copy", lambda output: output)
-        monkeypatch.setattr(probe, "difference", lambda found, right, *_: "others" * int((found != right).any()))
-        monkeypatch.setattr(probe, "jobs", lambda problem: [])
+        for name, what in {
+            "run": lambda *_: np.zeros((1, 1), np.float32),
+            "copy": lambda output: output,
+            "difference": lambda found, right, *_: "others" * int((found != right).any()),
+            "jobs": lambda problem: [],
+        }.items():
+            monkeypatch.setattr(probe, name, what)
         for name in ("magnitudes", "exact"):
             monkeypatch.setattr(probe, name, lambda problem: problem)
     return made

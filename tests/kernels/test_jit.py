@@ -46,9 +46,12 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def source(tmp_path) -> Path:
     """scale.cu, which includes factor.cuh, which includes value.cuh."""
-    (tmp_path / "value.cuh").write_text("#define VALUE 2.f\n")
-    (tmp_path / "factor.cuh").write_text('#pragma once\n#include "value.cuh"\n#define FACTOR VALUE\n')
-    (tmp_path / "scale.cu").write_text(SOURCE)
+    for name, text in {
+        "value.cuh": "#define VALUE 2.f\n",
+        "factor.cuh": '#pragma once\n#include "value.cuh"\n#define FACTOR VALUE\n',
+        "scale.cu": SOURCE,
+    }.items():
+        (tmp_path / name).write_text(text)
     return tmp_path / "scale.cu"
 
 
@@ -263,10 +266,13 @@ LISTING = """
 def test_the_mix_counts_whole_instructions_and_is_kept_on_disk(cache, monkeypatch, damage):
     """A damaged report is made again."""
     asked = []
-    monkeypatch.setattr(jit, "_tool", lambda name, *_: asked.append(name) or LISTING)
-    monkeypatch.setattr(jit, "_instructions", lambda cubin: bytes(0x20000))
-    monkeypatch.setattr(jit, "_info", lambda cubin: {jit._REGISTER_COUNT: 0, jit._FRAME: 4})
-    monkeypatch.setattr(jit, "_sections", lambda cubin: {".nv.shared.kernel": (0, 1024)})
+    for name, what in {
+        "_tool": lambda name, *_: asked.append(name) or LISTING,
+        "_instructions": lambda cubin: bytes(0x20000),
+        "_info": lambda cubin: {jit._REGISTER_COUNT: 0, jit._FRAME: 4},
+        "_sections": lambda cubin: {".nv.shared.kernel": (0, 1024)},
+    }.items():
+        monkeypatch.setattr(jit, name, what)
     cubin = jit.Cubin(Path("kernel.cu"), "kernel", "sm_90a", "kernel", bytes([10, *[0] * 7]))
     ops = ("LDC", "LDG.E.128.CONSTANT", "UIADD3", "FFMA", "FFMA.FTZ", "BRA")
     assert jit.instruction_mix(cubin) == dict.fromkeys(ops, 1) and asked == ["nvdisasm"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import compiled
 import numpy as np
@@ -50,20 +51,15 @@ def test_a_gpu_is_made_current_and_a_driver_that_fails_is_one_sentence(monkeypat
     monkeypatch.setattr("cuda.core.Device", devices.__getitem__)
     assert kernels.open_device(2) is devices[2] and current == [2]
 
-    def fails(ordinal):
-        raise RuntimeError(f"no device {ordinal} here.\nand a trace")
-
-    monkeypatch.setattr("cuda.core.Device", fails)
+    fails = RuntimeError("no device 3 here.\nand a trace")
+    monkeypatch.setattr("cuda.core.Device", Mock(side_effect=fails))
     refused(r"^GPU 3 cannot be used \(no device 3 here\): [^\n]*$", kernels.open_device, 3, kind=gpu.NoGpu)
 
 
 @pytest.mark.parametrize(("missing", "raised"), [("cupy", gpu.NoGpu), ("scipy", ImportError)])
 def test_without_cupy_operands_on_the_gpu_say_what_to_install(missing, raised):
-    def make():
-        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
-
-    with pytest.raises(raised, match="install cupy-cuda13x" if missing == "cupy" else "scipy"):
-        problem(make=make).device()
+    make = Mock(side_effect=ModuleNotFoundError(f"No module named {missing!r}", name=missing))
+    refused("install cupy-cuda13x" if missing == "cupy" else "scipy", problem(make=make).device, kind=raised)
 
 
 def test_operands_are_made_when_asked_for_and_once_and_steps_are_launched_in_order(monkeypatch):

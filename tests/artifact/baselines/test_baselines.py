@@ -332,7 +332,6 @@ def off(operand: str, made: Callable) -> Callable:
 
 ANY, BLOCKS, NM = blocks(*WHOLE), blocks(*RAGGED), partial(nm_problem, 6, 10, 40)
 TF32, NM_BF16 = partial(nm_problem, 10, 24, 33, dtype="tf32"), partial(nm_problem, 6, 10, 40, dtype="bfloat16")
-BY_ROWS = lambda o: np.zeros((6, 10), np.float32)  # noqa: E731
 TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("float16", o.b.bits)}
 
 
@@ -453,10 +452,7 @@ def on_blocks(*shape: int, **what) -> Callable:
     return lambda: signed(of_blocks.problem(*shape, 0.3, **what))
 
 
-def on_csr(dtype: str) -> Callable:
-    return lambda: of_blocks.problem_from_csr(sparse_matrix(1000, 777), 128, 1, dtype=dtype, format="csr", reorder="")
-
-
+on_csr = partial(of_blocks.problem_from_csr, sparse_matrix(1000, 777), 128, 1, format="csr", reorder="")
 ON_GPU = [
     *((f"cusparse_{a}", partial(of_nm.problem, 130, 100, 45, 0.5), 1e-6) for a in cusparse.ALGORITHMS),
     *(
@@ -490,7 +486,7 @@ ON_GPU = [
         for shape in ((256, 128, 384), (300, 256, 500), (1001, 128, 777))
     ),
     *(
-        (name, on_csr(dtype), 0.0)
+        (name, partial(on_csr, dtype=dtype), 0.0)
         for name, dtype in product(("cusparse_bell", "cusparse_bsr", "triton_bsr"), of_blocks.CSR_DTYPES)
         if (name, dtype) != ("cusparse_bell", "float32")  # which multiplies in TF32
     ),

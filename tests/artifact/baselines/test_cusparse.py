@@ -176,8 +176,6 @@ def test_the_memory_that_is_free_is_the_gpus(device):
 
 
 M, N, K = 16, 24, 32
-#: What a bound contender holds: a handle, three matrices, their product, a selection and a plan.
-HELD = 7
 
 
 @pytest.fixture
@@ -201,8 +199,7 @@ def test_the_library_compresses_and_the_second_time_counts(monkeypatch, lt, give
     clock = iter((10.0, 10.25))  # the first time is not looked at
     monkeypatch.setattr("kernels.contract.time.perf_counter", lambda: next(clock))
     bound = cusparselt.prepare("best", given, DEVICE)
-    assert len(lt.calls("compress")) == 2
-    assert bound.prepare_ms == 250
+    assert len(lt.calls("compress")) == 2 and bound.prepare_ms == 250
     assert bound.prepare_bytes == 2 * M * K, "compressed A; algorithm 0 needs no workspace"
 
 
@@ -242,7 +239,7 @@ def test_a_search_that_fails_leaves_the_others(monkeypatch, lt, given):
     timer = Timer(monkeypatch, lambda name, turn: float(number(name)))
     bound = cusparselt.prepare("best", given, DEVICE)
     assert number(bound.choice) == 0 and len(timer.seen[0]) == 3
-    assert len(lt.alive) == HELD
+    assert len(lt.alive) == 7, "a handle, three matrices, their product, a selection and a plan"
 
 
 def test_ways_to_split_k_are_tried_on_the_fastest(monkeypatch, lt, given):

@@ -35,11 +35,13 @@ def fill(panels, begin: int, seed: int) -> None:
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch):
-    def edges(made, parts):
-        return partition.by_nonzeros(np.append(0, np.cumsum(made.lengths(np.arange(made.m)))), parts)
-
-    for name, made in {"edges": edges, "part": generate.host_part, "fill_dense": fill}.items():
-        monkeypatch.setattr(generate, name, made)
+    row_ptr = lambda made: np.append(0, np.cumsum(made.lengths(np.arange(made.m))))  # noqa: E731
+    for name, what in {
+        "edges": lambda made, parts: partition.by_nonzeros(row_ptr(made), parts),
+        "part": generate.host_part,
+        "fill_dense": fill,
+    }.items():
+        monkeypatch.setattr(generate, name, what)
     monkeypatch.setattr(scaling, "SAMPLE_MS", 0.1)
     real = scaling.bcsr.random
     monkeypatch.setattr(scaling.bcsr, "random", lambda *given, xp, **more: real(*given, xp=np, **more))
@@ -179,10 +181,13 @@ def test_a_run_measures_what_is_missing_and_writes_it(tmp_path, monkeypatch, cap
     def alone(size=None):
         yield distributed.comm.alone()
 
-    monkeypatch.setattr(distributed, "start", alone)
-    monkeypatch.setattr(distributed, "Gpu", lambda ordinal: Host())
-    monkeypatch.setattr(scaling.device, "describe", lambda device: {"gpu": "NVIDIA Pretence"})
-    monkeypatch.setattr(scaling.records, "write_machine", lambda folder, machine: None)
+    for where, name, what in (
+        (distributed, "start", alone),
+        (distributed, "Gpu", lambda ordinal: Host()),
+        (scaling.device, "describe", lambda device: {"gpu": "NVIDIA Pretence"}),
+        (scaling.records, "write_machine", lambda folder, machine: None),
+    ):
+        monkeypatch.setattr(where, name, what)
     sizes = "--scale 7 --side 6 --rows 128 -n 16 --tokens 16 --contenders ours"
     asked = ["--out", str(tmp_path / "scaling.csv"), *sizes.split()]
     assert scaling.main([*asked, "--cases", "mesh,graph"]) == 0 and scaling.main(asked) == 0

@@ -45,13 +45,19 @@ def test_an_axis_of_ratios_has_1_inside_and_few_ticks(values):
     assert 1 in ticks and 2 <= len(ticks) <= 9 and all(low <= tick <= high for tick in ticks)
 
 
-def test_places_of_names_are_spread_around_their_mean_within_the_axes():
-    assert plot.spaced([0.1, 0.5, 0.9], 0.1) == pytest.approx([0.1, 0.5, 0.9])
-    assert plot.spaced([0.5, 0.5, 0.53], 0.1) == pytest.approx([0.41, 0.51, 0.61])
-    assert plot.spaced([0.0, 0.01], 0.1) == pytest.approx([0.0, 0.1])
-    assert plot.spaced([0.4, 0.98, 1.0], 0.1) == pytest.approx([0.4, 0.9, 1.0])
-    # Two that are apart from a third until they are pushed towards it.
-    assert plot.spaced([0.86, 0.99, 1.0], 0.1) == pytest.approx([0.8, 0.9, 1.0])
+@pytest.mark.parametrize(
+    ("wanted", "places"),
+    [
+        ([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]),
+        ([0.5, 0.5, 0.53], [0.41, 0.51, 0.61]),
+        ([0.0, 0.01], [0.0, 0.1]),
+        ([0.4, 0.98, 1.0], [0.4, 0.9, 1.0]),
+        # Two that are apart from a third until they are pushed towards it.
+        ([0.86, 0.99, 1.0], [0.8, 0.9, 1.0]),
+    ],
+)
+def test_places_of_names_are_spread_around_their_mean_within_the_axes(wanted, places):
+    assert plot.spaced(wanted, 0.1) == pytest.approx(places)
 
 
 def test_lines_are_named_where_they_end():

@@ -198,9 +198,7 @@ def test_what_is_said(said, expected):
 
 def test_a_file_that_is_named_is_linked_and_comes_along(tmp_path):
     for name in ("one/a.cu", "two/a.cu", "two/b.cuh", "common/c.cuh"):
-        path = tmp_path / "kernels" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
+        records.write_text(tmp_path / "kernels" / name, name)
     page = (
         '<code class="x"><span class="pre">a.cu</span></code> <code>b.cuh</code> <code>common/c.cuh</code> '
         '<code>kernels/two/a.cu</code> <code>none.cu</code> <a href="y"><code>b.cuh</code></a> a.cu'

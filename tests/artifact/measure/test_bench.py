@@ -166,8 +166,14 @@ def test_a_launch_that_costs_the_host_much_is_timed_and_verified_from_its_graph(
     assert [t.median_us for t in result.values()] == pytest.approx([250, 125])
     assert verified == ["flush flush event a event sync", "flush flush event graph of b event sync"], "as timed"
     assert closed == ["b"]
-    with pytest.raises(ZeroDivisionError):  # ends the measurement
-        bench.time(contenders, machine, verify=lambda name, launch: 1 / 0)
+    refused(
+        "division by zero",  # ends the measurement
+        bench.time,
+        contenders,
+        machine,
+        verify=lambda name, launch: 1 / 0,
+        kind=ZeroDivisionError,
+    )
     assert machine.log[-3:] == ["sync", "free", "close"]
 
 

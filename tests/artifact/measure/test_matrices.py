@@ -1,6 +1,7 @@
 """The user's real matrices: which are listed, where they are looked for, and what is made of them."""
 
 import tarfile
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import scipy.io
 import scipy.sparse
 from refused import refused
 
-from artifact.measure import matrices
+from artifact.measure import files, matrices
 from kernels.formats import csr
 
 
@@ -48,8 +49,7 @@ def names(*of: str, group: str = "G") -> pd.DataFrame:
 
 def test_what_is_missing_is_left_out_and_said(tmp_path):
     (tmp_path / "b.npz").touch()
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "d.mtx").touch()
+    files.write_text(tmp_path / "d" / "d.mtx", "")
     df = names("a", "b", "c", "d")
     there = matrices.present(df, tmp_path)
     assert there["name"].tolist() == ["b", "d"]
@@ -150,10 +150,7 @@ def test_values_are_seeded_by_the_name(tmp_path, pattern):
 
 
 def test_a_matrix_that_memory_has_no_room_for_is_said_to_be_one(tmp_path, monkeypatch):
-    def full(_):
-        raise MemoryError("Unable to allocate 8 TiB")
-
-    monkeypatch.setattr(scipy.sparse, "load_npz", full)
+    monkeypatch.setattr(scipy.sparse, "load_npz", Mock(side_effect=MemoryError("Unable to allocate 8 TiB")))
     (tmp_path / "large.npz").touch()
     refused(r"large\.npz is a matrix that memory has no room for", matrices.load, "large", tmp_path)
 

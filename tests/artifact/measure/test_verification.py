@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from kernels.formats import bcsr, csr, half
 from kernels.formats.half import Half
 
 KINDS = ("csr", "nm", "half")
-is_wrong = partial(pytest.raises, verification.WrongResult)
+found_wrong = partial(refused, kind=verification.WrongResult)
 
 
 def exact_of(made) -> np.ndarray:
@@ -73,13 +74,12 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_kernel_that_is_wrong_on_purpose_is_caught(name):
     made = drawn(m=200, n=64, k=100, nnz=4000, signed=False)
-    refused(
+    found_wrong(
         f"^{name} at m=200, n=64, k=100.* is wrong.*but at most.*float32",
         verification.check,
         OnCpu(made, WRONG[name], name),
         made,
         on_cpu(made),
-        kind=verification.WrongResult,
     )
 
 
@@ -87,17 +87,9 @@ def test_a_launch_is_made_as_it_is_asked_for_and_poisoned_before():
     made = drawn(label="cage4")
     reference, right = on_cpu(made), OnCpu(made)
     assert verification.check(right, made, reference, launch=right.launch).rel_err < 1e-6
-    refused(
-        "leaves 35 of 35 elements unwritten",
-        verification.check,
-        right,
-        made,
-        reference,
-        launch=lambda: None,
-        kind=verification.WrongResult,
-    )
+    found_wrong("leaves 35 of 35 elements unwritten", verification.check, right, made, reference, launch=lambda: None)
     wrong = OnCpu(made, WRONG["shifted"], "replayed")
-    refused(
+    found_wrong(
         "^replayed after timing at cage4, m=7.* is wrong",
         verification.check,
         wrong,
@@ -105,45 +97,32 @@ def test_a_launch_is_made_as_it_is_asked_for_and_poisoned_before():
         reference,
         launch=wrong.launch,
         when="after timing",
-        kind=verification.WrongResult,
     )
-    refused(
+    found_wrong(
         "broken at cage4, m=7.*: ILLEGAL_ADDRESS$",
         verification.check,
         OnCpu(made, name="broken"),
         made,
         reference,
-        launch=fails,
-        kind=verification.WrongResult,
+        launch=Mock(side_effect=RuntimeError("ILLEGAL_ADDRESS\nand more")),
     )
     wrong.output = np.zeros((5, 7), np.float32)
-    refused(r"shape \(5, 7\).*\(7, 5\)", verification.check, wrong, made, reference, kind=verification.WrongResult)
-
-
-def fails():
-    raise RuntimeError("ILLEGAL_ADDRESS\nand more")
+    found_wrong(r"shape \(5, 7\).*\(7, 5\)", verification.check, wrong, made, reference)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
+@np.errstate(invalid="ignore")
 def test_a_reference_that_is_no_number_agrees_with_nothing(value):
     """Whatever comes out, an error that is NaN is not below a limit."""
     exact = np.array([[1.0, 2.0], [3.0, value]])
     for out in (np.array([[1, 2], [3, 4]], np.float32), exact.astype(np.float32)):
-        with is_wrong(), np.errstate(invalid="ignore"):
-            verification.compare(out, verification.reference(exact))
+        found_wrong("", verification.compare, out, verification.reference(exact))
 
 
 def test_an_empty_matrix_must_give_zeros():
     made = drawn(nnz=0)
     assert verification.check(OnCpu(made), made, on_cpu(made)) == verification.Errors(0.0, 0.0, 0.0)
-    refused(
-        "is wrong",
-        verification.check,
-        OnCpu(made, lambda a, b: 1e-30),
-        made,
-        on_cpu(made),
-        kind=verification.WrongResult,
-    )
+    found_wrong("is wrong", verification.check, OnCpu(made, lambda a, b: 1e-30), made, on_cpu(made))
     for shape in ((0, 4), (4, 0)):
         out = np.zeros(shape, np.float32, order="F")
         assert verification.compare(out, verification.reference(np.zeros(shape))) == verification.Errors(0.0, 0.0)
@@ -153,25 +132,11 @@ def test_a_problem_may_name_the_limit_of_its_results():
     """Sums that are cut off, in a tensor core, say: wrong for float32, right where the problem says so."""
     made = drawn(m=60, n=33, k=1000, nnz=54_000, signed=False)
     reference, cut = on_cpu(made), OnCpu(made, lambda a, b: product(a, b) * np.float32(1 - 5e-5))
-    refused(
-        "at most 1e-05 for float32; the first such element",
-        verification.check,
-        cut,
-        made,
-        reference,
-        kind=verification.WrongResult,
-    )
+    found_wrong("at most 1e-05 for float32; the first such element", verification.check, cut, made, reference)
     made = replace(made, limit="tf32")
     assert verification.check(cut, made, reference).rel_err == pytest.approx(5e-5, 0.1)
     for name in ("lost", "repeated", "shifted"):
-        refused(
-            "for tf32; the first such element",
-            verification.check,
-            OnCpu(made, WRONG[name]),
-            made,
-            reference,
-            kind=verification.WrongResult,
-        )
+        found_wrong("for tf32; the first such element", verification.check, OnCpu(made, WRONG[name]), made, reference)
     refused("is fp4, for which there is no error limit", verification.check, cut, replace(made, limit="fp4"), reference)
 
 
@@ -202,15 +167,7 @@ def test_a_product_is_confirmed_or_refused(monkeypatch, kind):
     off[17, 3] = verification.LIMITS["float32"].max_err / 10 * math.sqrt((exact**2).mean())
     lost = np.where(np.arange(40)[:, None] == 39, np.nan, exact)
     for wrong, row in ((exact + off, 17), (exact[:, [1, 0, *range(2, 30)]], r"\d+"), (lost, r"\d+"), (-exact, r"\d+")):
-        refused(
-            f"is itself wrong at here: row {row} is off by",
-            verification.confirm,
-            wrong,
-            a,
-            b,
-            "here",
-            kind=verification.WrongResult,
-        )
+        found_wrong(f"is itself wrong at here: row {row} is off by", verification.confirm, wrong, a, b, "here")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -223,13 +180,7 @@ def test_a_large_product_of_the_gpu_s_is_confirmed(monkeypatch, kind):
     name = "sparse_product" if kind == "csr" else "dense_product"
     multiply = getattr(verification, name)
     monkeypatch.setattr(verification, name, lambda a, b: multiply(a, b) * (np.arange(40) < 39)[:, None])
-    refused(
-        "itself wrong at m=40, n=30, k=60, .*: row 39",
-        verification.oracle,
-        made,
-        on="gpu",
-        kind=verification.WrongResult,
-    )
+    found_wrong("itself wrong at m=40, n=30, k=60, .*: row 39", verification.oracle, made, on="gpu")
 
 
 @pytest.mark.parametrize("elements", [1, 7, 30, 2**24])
@@ -242,9 +193,9 @@ def test_memory_order_changes_nothing(monkeypatch, elements, orders):
     assert reference.norm == pytest.approx(np.linalg.norm(exact))
     assert verification.compare(out, reference)[:2] == (pytest.approx(plain.rel_err), plain.max_err)
     out[3, 2] *= 1.001
-    refused("is wrong", verification.compare, out, reference, kind=verification.WrongResult)
+    found_wrong("is wrong", verification.compare, out, reference)
     out[[3, 7], [2, 1]] = np.nan
-    refused("leaves 2 of 55 .* at row 3, column 2", verification.compare, out, reference, kind=verification.WrongResult)
+    found_wrong("leaves 2 of 55 .* at row 3, column 2", verification.compare, out, reference)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +207,7 @@ def test_the_first_element_over_its_limit_is_named_or_the_farthest_off(off, far,
     factor = np.where(np.arange(12).reshape(4, 3) >= 5, 1 + off, 1.0)
     factor[3, 0] = 1 + far
     out = (exact * factor).astype(np.float32)
-    refused(says, verification.compare, out, verification.reference(exact), kind=verification.WrongResult)
+    found_wrong(says, verification.compare, out, verification.reference(exact))
 
 
 # ----------------------------------------------------- what an element may be off by
@@ -272,13 +223,12 @@ def test_a_wrong_16_bit_output_is_caught(dtype, up, mask):
     one_up[most] ^= up
     first = f"first such element, at row {most[0]}, column {most[1]}, is "
     for bits, where in ((one_up, first), (right & mask, "the "), (np.roll(right, 1, 1), "the ")):
-        refused(
+        found_wrong(
             f"^spoiled at .* is wrong.*{dtype}; .*{where}",
             verification.check,
             OnCpu(made, lambda a, b, bits=bits: bits, "spoiled", dtype),
             made,
             reference,
-            kind=verification.WrongResult,
         )
 
 
@@ -318,9 +268,7 @@ def test_the_bound_is_the_largest_error_over_what_rounding_explains():
     assert verification.compare(out, reference).bound == pytest.approx(0.9, rel=0.02)
     assert math.isnan(verification.compare(out, verification.reference(reference.values)).bound)
     out[at] = reference.values[at] + 1.1 * may[at]
-    refused(
-        r"is off by 1.1\de\+00 times what rounding", verification.compare, out, reference, kind=verification.WrongResult
-    )
+    found_wrong(r"is off by 1.1\de\+00 times what rounding", verification.compare, out, reference)
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -333,7 +281,7 @@ def test_a_light_row_beside_a_heavy_one_is_held_to_its_own_products(dtype, heavy
     out = reference.values.astype(np.float32)
     assert verification.compare(held(out.copy()), reference).bound < 1
     out[7] -= a.val[a.row_ptr[7]] * b[a.col_idx[a.row_ptr[7]]] if lost else out[7]
-    refused("row 7, column", verification.compare, held(out), reference, kind=verification.WrongResult)
+    found_wrong("row 7, column", verification.compare, held(out), reference)
 
 
 def test_sums_that_cancel_are_right_in_any_order():
@@ -348,13 +296,7 @@ def test_sums_that_cancel_are_right_in_any_order():
     out[0, least] = reference.values[0, least] + 5 * 2**-24 * reference.sizes[0, least]
     found = verification.compare(out, reference)
     assert found.max_err > verification.LIMITS["float32"].max_err and found.bound < 1
-    refused(
-        "largest element-wise error",
-        verification.compare,
-        out,
-        verification.reference(reference.values),
-        kind=verification.WrongResult,
-    )
+    found_wrong("largest element-wise error", verification.compare, out, verification.reference(reference.values))
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
@@ -369,8 +311,7 @@ def test_a_product_in_which_everything_cancels_is_zero_and_nothing_else():
     a = csr.Csr(1, 2, np.array([0, 2], np.int32), np.array([0, 1], np.int32), np.array([3, 3], np.float32))
     reference = on_cpu(problem(1, 1, 2, Operands(a, np.array([[1], [-1]], np.float32)), nnz=2))
     assert reference.size_norm == 6 and verification.compare(np.zeros((1, 1), np.float32), reference).rel_err == 0
-    with is_wrong():
-        verification.compare(np.full((1, 1), 1e-7, np.float32), reference)
+    found_wrong("", verification.compare, np.full((1, 1), 1e-7, np.float32), reference)
 
 
 def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
@@ -381,7 +322,7 @@ def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
     out = bf16(sum(half.to_dense(bf16(np.float32(a[:, i::4] @ b[i::4]))) for i in range(4)))
     assert verification.compare(out, reference).bound < 1
     out.bits[11, 7] ^= 1 << 7  # twice, or half, as large
-    refused("row 11, column 7", verification.compare, out, reference, kind=verification.WrongResult)
+    found_wrong("row 11, column 7", verification.compare, out, reference)
 
 
 # ------------------------------------------------------------------- whole numbers
@@ -411,21 +352,18 @@ def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(whole, dtype):
     reference = on_cpu(exact, sizes=False)
     verification.exactly(OnCpu(exact, dtype=dtype), exact, reference)
     says = "loses on whole numbers at m=60, n=16, k=4000, 3295 non-zeros is wrong: .* of 960 elements .* at row 0, "
-    refused(
-        says, verification.exactly, OnCpu(exact, loses, "loses", dtype), exact, reference, kind=verification.WrongResult
-    )
+    found_wrong(says, verification.exactly, OnCpu(exact, loses, "loses", dtype), exact, reference)
 
 
 def test_an_element_that_is_not_written_is_wrong_on_whole_numbers(whole):
     exact = whole(drawn(m=60, n=16, k=40, nnz=300))
     unwritten = OnCpu(exact, lambda a, b: np.where(np.arange(60)[:, None] < 59, product(a, b), np.float32(np.nan)))
-    refused(
+    found_wrong(
         "leaves 16 of 960 elements unwritten or NaN, the first at row 59, column 0",
         verification.exactly,
         unwritten,
         exact,
         on_cpu(exact, sizes=False),
-        kind=verification.WrongResult,
     )
 
 
@@ -441,14 +379,7 @@ def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(whole, out):
     given = SimpleNamespace(name="given", result=lambda: made, launch=lambda _: np.copyto(made.bits, held))
     verification.exactly(given, exact, reference)
     held[3, 5] += 1
-    refused(
-        "1 of 960 elements .* at row 3, column 5",
-        verification.exactly,
-        given,
-        exact,
-        reference,
-        kind=verification.WrongResult,
-    )
+    found_wrong("1 of 960 elements .* at row 3, column 5", verification.exactly, given, exact, reference)
 
 
 # -------------------------------------------------- independence, and the order of things
@@ -473,7 +404,7 @@ def test_what_the_conversion_to_blocks_loses_is_wrong(monkeypatch):
         return verification.compare(half.from_dense(out, "bfloat16"), on_cpu(made))
 
     assert compared(0).bound < 1
-    refused("is wrong", compared, 1, kind=verification.WrongResult)
+    found_wrong("is wrong", compared, 1)
 
 
 def test_the_poison_is_in_place_before_the_launch(monkeypatch):
@@ -532,7 +463,7 @@ def test_a_wrong_kernel_on_the_gpu_is_caught(device, rows, factor, says):
     if not says:
         assert verification.check(bound, made, reference, device.create_stream()).rel_err < 1e-7
         return
-    refused(says, verification.check, bound, made, reference, device.create_stream(), kind=verification.WrongResult)
+    found_wrong(says, verification.check, bound, made, reference, device.create_stream())
 
 
 @pytest.mark.gpu
@@ -550,6 +481,4 @@ def test_a_column_major_output_on_the_gpu_is_compared_by_row_and_column(device, 
         assert verification.compare(mine, other).max_err == pytest.approx(plain.max_err)
     out[13, 29] = out[14, 2] = math.nan
     for mine in (out, out.get(order="F")):
-        refused(
-            "leaves 2 of 1200 .* at row 13, column 29", verification.compare, mine, there, kind=verification.WrongResult
-        )
+        found_wrong("leaves 2 of 1200 .* at row 13, column 29", verification.compare, mine, there)

@@ -66,13 +66,13 @@ def metric(name_id: int, value) -> bytes:
     return message(*fields)
 
 
+#: Names that are no keywords -> in short.
+SHORT = {"time": ncu.TIME, "read": "dram__bytes_read.sum", "hit": "l2__hit.pct"}
+
+
 def kernel(name: str, **values):
-    """A launch; in the names of metrics a double underscore before the last word is a dot."""
-    return SimpleNamespace(name=name, values={dotted(key): v for key, v in values.items()})
-
-
-def dotted(key: str) -> str:
-    return {"time": ncu.TIME, "read": "dram__bytes_read.sum", "hit": "l2__hit.pct"}.get(key, key)
+    """A launch; metrics by their names, or in short."""
+    return SimpleNamespace(name=name, values={SHORT.get(key, key): v for key, v in values.items()})
 
 
 SIZE = message((1, 1), (2, 1), (3, 1))
@@ -457,8 +457,6 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
     import cuda.core
     from cuda.bindings import driver
 
-    from artifact.measure import device
-
     log = []
     stream = SimpleNamespace(sync=lambda: log.append("wait"))
     opened = SimpleNamespace(compute_capability=(9, 0), create_stream=lambda: stream, sync=lambda: log.append("ready"))
@@ -513,14 +511,10 @@ def planned(system: str) -> list[dict]:
 # ---------------------------------------------------------------- the command
 
 
-@pytest.fixture
-def no_gpu(monkeypatch):
+@pytest.mark.parametrize("system", ["juggle", "ceilings", "../casper_sparse"])
+def test_an_unknown_system_names_the_known_ones(capsys, monkeypatch, system):
     monkeypatch.setattr(device, "find", lambda *_: None)
     monkeypatch.setattr(ncu, "profile", lambda *_, **__: pytest.fail("there is no GPU"))
-
-
-@pytest.mark.parametrize("system", ["juggle", "ceilings", "../casper_sparse"])
-def test_an_unknown_system_names_the_known_ones(capsys, no_gpu, system):
     err = complaint(capsys, system)
     assert repr(system) in err and f"known: {', '.join(SYSTEMS)}" in err
     assert "needs an NVIDIA GPU" in complaint(capsys) and "needs an NVIDIA GPU" in complaint(capsys, "casper_sparse")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -78,10 +79,7 @@ def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(advise):
 
 
 def test_a_library_that_is_not_installed_refuses_by_its_name():
-    def needs(problem):
-        raise ModuleNotFoundError(name="nvmath")
-
-    refused("needs nvmath", model._installed, needs, None)
+    refused("needs nvmath", model._installed, Mock(side_effect=ModuleNotFoundError(name="nvmath")), None)
 
 
 def test_the_time_is_about_what_the_world_says(answer):

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from artifact import registry
-from artifact.measure import matrices
+from artifact.measure import files, matrices
 from artifact.recommend import statistics
 from kernels.formats import csr, reorder
 
@@ -66,8 +66,7 @@ def test_written_and_read_again(tmp_path, monkeypatch, capsys):
     scipy.sparse.save_npz(tmp_path / "small.npz", scipy.sparse.random(60, 60, 0.1, "csr"))
     monkeypatch.setenv(matrices.VARIABLE, str(tmp_path))
     system = tmp_path / "any"
-    system.mkdir()
-    (system / registry.MATRICES).write_text("name,group,domain\nsmall,,test\nabsent,,test\n")
+    files.write_text(system / registry.MATRICES, "name,group,domain\nsmall,,test\nabsent,,test\n")
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
     assert statistics.main(["--room", "any"]) == 0
     found = statistics.read(system / registry.STATISTICS)

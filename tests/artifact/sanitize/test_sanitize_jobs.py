@@ -184,10 +184,13 @@ def systems(monkeypatch, tmp_path):
             found.found = [(Report("Barrier error", "a", ""), 1)]
         return found
 
-    monkeypatch.setattr(sanitize, "run", made)
-    monkeypatch.setattr(sanitize, "sanitizer", lambda: "compute-sanitizer")
-    monkeypatch.setattr(sanitize, "_compile_all", lambda: None)
-    monkeypatch.setattr(sanitize, "never_loaded", lambda kernels: [])
+    for name, what in {
+        "run": made,
+        "sanitizer": lambda: "compute-sanitizer",
+        "_compile_all": lambda: None,
+        "never_loaded": lambda kernels: [],
+    }.items():
+        monkeypatch.setattr(sanitize, name, what)
     return ran
 
 

@@ -163,8 +163,7 @@ def test_a_rule_of_one_systems_own(rule, made, expected, said):
     ],
 )
 def test_a_rule_says_what_was_not_measured(rule, made, other, why):
-    with pytest.raises(NotMeasured, match=why):
-        judged(rule, made(), **other)
+    refused(why, judged, rule, made(), kind=NotMeasured, **other)
 
 
 # ---------------------------------------------------------------- machine code

@@ -6,6 +6,7 @@ import pytest
 from refused import refused
 
 from artifact import build, registry
+from artifact.measure import records
 from artifact.paths import ROOT
 
 WHOLE = """
@@ -24,8 +25,7 @@ claims = "much"
 
 
 def system(folder, name: str, text: str = WHOLE) -> None:
-    (folder / name).mkdir(parents=True)
-    (folder / name / "system.toml").write_text(text)
+    records.write_text(folder / name / "system.toml", text)
 
 
 def test_systems_are_found_in_their_order(tmp_path):
@@ -69,11 +69,10 @@ def test_every_system_brings_the_source_that_it_cites(tmp_path):
 
 def test_chapters_are_the_systems_with_a_notebook(tmp_path, monkeypatch):
     known = list(registry.find())
-    for name in ("book", "notebooks"):
-        (tmp_path / name).mkdir()
     for name in (known[2], known[0], "no_room"):
-        (tmp_path / "notebooks" / f"{name}.ipynb").touch()
-    (tmp_path / "book" / "_toc.yml").write_text((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+        records.write_text(tmp_path / "notebooks" / f"{name}.ipynb", "")
+    contents = (ROOT / "book" / "_toc.yml").read_text(encoding="utf-8")
+    records.write_text(tmp_path / "book" / "_toc.yml", contents)
     monkeypatch.setattr(build, "ROOT", tmp_path)
     assert build.contents()["parts"][0]["chapters"] == [{"file": known[0]}, {"file": known[2]}]
 

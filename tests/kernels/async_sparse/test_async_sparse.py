@@ -70,9 +70,9 @@ def test_a_problem_counts_what_its_operands_have(shape, density, block, how):
 
 
 def test_the_label_says_what_is_unusual():
-    assert system.problem(64, 1, 64).label == ""
-    assert system.problem(64, 1, 64, block=(64, 16), dtype="float16").label == "float16, blocks of 64 x 16"
-    assert system.problem(64, 1, 64, block=128, layout="linear").label == "blocks of 128, linear"
+    options = ({}, {"block": (64, 16), "dtype": "float16"}, {"block": 128, "layout": "linear"})
+    labels = [system.problem(64, 1, 64, **of).label for of in options]
+    assert labels == ["", "float16, blocks of 64 x 16", "blocks of 128, linear"]
     assert system.problem_from_csr(shuffled(), 3, label="net", layout="row").label == "net"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -113,10 +114,7 @@ def test_what_is_known_to_be_compiled_is_compiled_at_once(system, monkeypatch):
     system.tune(jobs=jobs)
     assert set(system.track.compiled) == {(*job, "sm_90a") for job in (*jobs, (probe, "check"))}
 
-    def broken(*job):
-        raise error
-
-    monkeypatch.setattr(jit, "compile_cubin", broken)
+    monkeypatch.setattr(jit, "compile_cubin", Mock(side_effect=error))
     system.refused[0] = error
     assert system.told(jobs=jobs) == (1, {"0": "a<1> does not compile"})
 
@@ -186,10 +184,7 @@ def test_what_no_limit_shows_shows_on_whole_numbers(system):
 
 
 def test_without_room_for_a_second_problem_the_winner_is_taken_as_it_is(system, monkeypatch):
-    def full(problem):
-        raise MemoryError("out of memory allocating 8 bytes")
-
-    monkeypatch.setattr(probe, "exact", full)
+    monkeypatch.setattr(probe, "exact", Mock(side_effect=MemoryError("out of memory allocating 8 bytes")))
     with pytest.warns(UserWarning, match="^the tuner tries no whole numbers: out of memory allocating 8 bytes$"):
         assert system.tune().config == Knobs(0)
 
@@ -198,10 +193,8 @@ def test_without_room_for_a_second_problem_the_winner_is_taken_as_it_is(system, 
 
 
 def test_a_candidate_that_fails_is_skipped_and_named(system):
-    def crash(output):
-        raise RuntimeError("CUDA_ERROR_INVALID_VALUE")
-
-    system.refused, system.odd[1] = {0: ValueError("number is 0, but must be more"), 2: MemoryError()}, crash
+    system.refused = {0: ValueError("number is 0, but must be more"), 2: MemoryError()}
+    system.odd[1] = Mock(side_effect=RuntimeError("CUDA_ERROR_INVALID_VALUE"))
     assert system.told() == (
         3,
         {"0": "number is 0, but must be more", "1": "CUDA_ERROR_INVALID_VALUE", "2": "MemoryError"},
@@ -219,9 +212,7 @@ def test_only_where_all_fail_it_is_an_error_with_every_reason(system, kind, rais
 
 
 def test_the_first_reference_that_runs_says_what_is_right(system):
-    def refuses(problem):
-        raise ValueError("n is too large")
-
+    refuses = Mock(side_effect=ValueError("n is too large"))
     assert system.told(references=[refuses, system.bound]) == (0, {})
     error, _ = system.told(references=[refuses, refuses])
     assert str(error).endswith("since no reference runs: n is too large; n is too large")

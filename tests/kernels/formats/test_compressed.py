@@ -86,9 +86,13 @@ def test_more_entries_than_an_offset_counts_are_refused_before_they_are_narrowed
     says([words], lambda: csr.from_scipy(Huge()))
 
 
-def test_a_vector_or_a_complex_matrix_is_no_matrix_here():
-    says(["2 dimensions, but the given array has 1"], lambda: csr.from_scipy(sp.coo_array(np.ones(3))))
-    says(["complex"], lambda: csr.from_scipy(sp.coo_array(np.ones((3, 3), complex))))
+@pytest.mark.parametrize(
+    ("given_", "word"),
+    [(np.ones(3), "2 dimensions, but the given array has 1"), (np.ones((3, 3), complex), "complex")],
+    ids=["vector", "complex"],
+)
+def test_a_vector_or_a_complex_matrix_is_no_matrix_here(given_, word):
+    says([word], lambda: csr.from_scipy(sp.coo_array(given_)))
 
 
 # ------------------------------------------------------------------------------ blocks and windows
@@ -174,21 +178,24 @@ def test_a_block_is_a_power_of_two_from_16_to_128(block):
     says([repr(block), "16, 32, 64, 128"], lambda: bcsr.from_csr(scattered(9, 9), block=block))
 
 
-def test_what_makes_no_blocks_and_no_windows_is_refused():
+@pytest.mark.parametrize(
+    ("words", "work"),
+    [
+        (["2^31 - 1", "134217728"], lambda: bcsr.require_blocks(2**27, 16)),
+        (["blocks", "2^31 - 1"], lambda: bcsr.random(2**31 - 1, 2**20, 0.0, 0, block=16)),
+        (["seed", "-1"], lambda: bcsr.random(16, 16, 1, -1)),
+        (["density", "1.5"], lambda: bcsr.random(16, 16, 1.5, 0)),
+        (["int8", "bfloat16"], lambda: bcsr.random(16, 16, 1, 0, dtype="int8")),
+        (["float64"], lambda: bcsr.from_dense(np.zeros((4, 4)))),
+        (["1-dimensional"], lambda: bcsr.from_dense(np.zeros(4, FLOAT32))),
+        (["window", "128"], lambda: wcsr.from_csr(scattered(9, 9), window=128)),
+        (["padding", "0"], lambda: wcsr.from_csr(scattered(9, 9), pad=0)),
+        (["int8"], lambda: wcsr.from_csr(scattered(9, 9), dtype="int8")),
+    ],
+)
+def test_what_makes_no_blocks_and_no_windows_is_refused(words, work):
     bcsr.require_blocks(2**27 - 1, 16)
-    says(["2^31 - 1", "134217728"], lambda: bcsr.require_blocks(2**27, 16))
-    says(["blocks", "2^31 - 1"], lambda: bcsr.random(2**31 - 1, 2**20, 0.0, 0, block=16))
-    says(["seed", "-1"], lambda: bcsr.random(16, 16, 1, -1))
-    says(["density", "1.5"], lambda: bcsr.random(16, 16, 1.5, 0))
-    says(["int8", "bfloat16"], lambda: bcsr.random(16, 16, 1, 0, dtype="int8"))
-    says(["float64"], lambda: bcsr.from_dense(np.zeros((4, 4))))
-    says(["1-dimensional"], lambda: bcsr.from_dense(np.zeros(4, FLOAT32)))
-    for wrong, words in (
-        ({"window": 128}, ["window", "128"]),
-        ({"pad": 0}, ["padding", "0"]),
-        ({"dtype": "int8"}, ["int8"]),
-    ):
-        says(words, lambda wrong=wrong: wcsr.from_csr(scattered(9, 9), **wrong))
+    says(words, work)
 
 
 @pytest.mark.gpu

@@ -1,6 +1,7 @@
 """Dense matrices of 16 and of 8 bits: the bits of every number, both ways, scales, and what is refused."""
 
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -114,20 +115,27 @@ def test_scales_of_zeros_and_of_the_smallest_numbers():
 
 @each
 def test_what_would_be_rounded_twice_or_is_no_dtype_is_refused(dtype):
-    x = matrix()
-    says(["float32", "float64"], lambda: half.to_bits(x.astype(float), dtype))
-    says(["float32", "int64"], lambda: half.from_dense(x.astype(int), dtype))
-    says(["uint", "int32"], lambda: half.from_bits(np.zeros(3, np.int32), dtype))
-    says(["dtype is 'float32'", dtype], lambda: half.from_dense(x, "float32"))
-    for other in ("bf16", None, 16):
-        for work in (half.to_bits, half.from_bits, half.from_dense):
-            says([f"dtype is {other!r}", dtype], lambda work=work, other=other: work(x, other))
+    x, every = matrix(), (half.to_bits, half.from_bits, half.from_dense)
+    for words, work, *of in (
+        (["float32", "float64"], half.to_bits, x.astype(float), dtype),
+        (["float32", "int64"], half.from_dense, x.astype(int), dtype),
+        (["uint", "int32"], half.from_bits, np.zeros(3, np.int32), dtype),
+        (["dtype is 'float32'", dtype], half.from_dense, x, "float32"),
+        *(([f"dtype is {other!r}", dtype], work, x, other) for other in ("bf16", None, 16) for work in every),
+    ):
+        says(words, partial(work, *of))
 
 
-def test_scales_that_are_none_are_refused():
-    says(["'blocks'"], lambda: half.scales(matrix(), "e4m3", "blocks"))
-    says(["1-dimensional"], lambda: half.scales(matrix()[0], "e4m3"))
-    says(["NaN or an infinity"], lambda: half.scales(np.array([[1, np.inf]], FLOAT32), "int8"))
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["'blocks'"], (matrix(), "e4m3", "blocks")),
+        (["1-dimensional"], (matrix()[0], "e4m3")),
+        (["NaN or an infinity"], (np.array([[1, np.inf]], FLOAT32), "int8")),
+    ],
+)
+def test_scales_that_are_none_are_refused(words, given):
+    says(words, lambda: half.scales(*given))
 
 
 @pytest.mark.gpu

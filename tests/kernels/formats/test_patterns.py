@@ -309,18 +309,26 @@ def test_what_makes_no_random_matrix_is_refused(name, value):
     says([f"{name} is {value!r}"], lambda: two_four.random(**arguments))
 
 
-def test_what_eight_bits_refuse():
-    x, compress = np.ones((6, 36), FLOAT32), two_four.compress
-    says(["'bf16'"], lambda: compress(x, "bf16"))
-    says(["float64"], lambda: compress(x.astype(float), "int8"))
-    says(["by 'columns'", "a sum runs over"], lambda: compress(x, "int8", scale="columns"))
-    says(["give the scales"], lambda: compress(x.view(np.uint8), "int8", True, scale="rows"))
-    says(["(5, 1)"], lambda: compress(x, "int8", True, scale=np.ones((5, 1), FLOAT32)))
-    says(["NaN or an infinity"], lambda: compress(np.array([[np.inf]], FLOAT32), "e4m3"))
-    says(["100 rows"], lambda: two_four.words(np.zeros((6, 4), np.uint16), rows=100))
-    says(["even number"], lambda: two_four.words(np.zeros((6, 3), np.uint16)))
-    says(["k is 2147483617"], lambda: two_four.require_sizes(1, 2**31 - 31, two_four.TwoFourEight))
-    says(["by rows"], lambda: two_four.count_threads(2**30, 17))
+ONES = np.ones((6, 36), FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("words", "work"),
+    [
+        (["'bf16'"], lambda: two_four.compress(ONES, "bf16")),
+        (["float64"], lambda: two_four.compress(ONES.astype(float), "int8")),
+        (["by 'columns'", "a sum runs over"], lambda: two_four.compress(ONES, "int8", scale="columns")),
+        (["give the scales"], lambda: two_four.compress(ONES.view(np.uint8), "int8", True, scale="rows")),
+        (["(5, 1)"], lambda: two_four.compress(ONES, "int8", True, scale=np.ones((5, 1), FLOAT32))),
+        (["NaN or an infinity"], lambda: two_four.compress(np.array([[np.inf]], FLOAT32), "e4m3")),
+        (["100 rows"], lambda: two_four.words(np.zeros((6, 4), np.uint16), rows=100)),
+        (["even number"], lambda: two_four.words(np.zeros((6, 3), np.uint16))),
+        (["k is 2147483617"], lambda: two_four.require_sizes(1, 2**31 - 31, two_four.TwoFourEight)),
+        (["by rows"], lambda: two_four.count_threads(2**30, 17)),
+    ],
+)
+def test_what_eight_bits_refuse(words, work):
+    says(words, work)
     assert two_four.count_threads(2**31 - 1, 16) == 2**31 - 1
 
 

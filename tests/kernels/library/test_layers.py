@@ -223,13 +223,16 @@ def launched(monkeypatch):
         return x
 
     aligned, read = layers.aligned, ()
-    monkeypatch.setattr(layers, "aligned", noted)
-    monkeypatch.setattr(layers.layer, "launcher", launcher)
-    monkeypatch.setattr(layers, "counter", lambda *how: how)
-    monkeypatch.setattr(layers, "launching", lambda x: nullcontext(0x7000))
-    monkeypatch.setattr(layers.dense, "current", lambda like, gpu: 0x7000)
-    monkeypatch.setattr(layers, "_on_cpu", layers._enqueue)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    for where, name, what in (
+        (layers, "aligned", noted),
+        (layers.layer, "launcher", launcher),
+        (layers, "counter", lambda *how: how),
+        (layers, "launching", lambda x: nullcontext(0x7000)),
+        (layers.dense, "current", lambda like, gpu: 0x7000),
+        (layers, "_on_cpu", layers._enqueue),
+        (torch.cuda, "is_current_stream_capturing", lambda: False),
+    ):
+        monkeypatch.setattr(where, name, what)
     return found
 
 

@@ -415,11 +415,13 @@ def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order(torch)
 def test_hybrid_torch_tensors_and_other_dimensions_are_refused(torch):
     layer = torch.nn.Embedding(5, 3, sparse=True)
     layer(torch.tensor([1, 3])).sum().backward()
-    says(["hybrid COO", "to_dense().to_sparse()"], lambda: operands.operand(layer.weight.grad))
-    says(["3 dimensions"], lambda: operands.operand(torch.ones(2, 2, 2).to_sparse()))
-    says(["3 dimensions"], lambda: operands.operand(torch.ones(2, 2, 2).to_sparse_csr()))
-    meta = torch.sparse_coo_tensor(size=(3, 3), device="meta")
-    says(["tensor on meta"], lambda: operands.operand(meta))
+    for given, words in (
+        (layer.weight.grad, ["hybrid COO", "to_dense().to_sparse()"]),
+        (torch.ones(2, 2, 2).to_sparse(), ["3 dimensions"]),
+        (torch.ones(2, 2, 2).to_sparse_csr(), ["3 dimensions"]),
+        (torch.sparse_coo_tensor(size=(3, 3), device="meta"), ["tensor on meta"]),
+    ):
+        says(words, lambda given=given: operands.operand(given))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -247,9 +247,12 @@ def strict(pretended, monkeypatch):
 
         return checked
 
-    monkeypatch.setattr(Array, "__getitem__", item, raising=False)
-    monkeypatch.setattr(Array, "reshape", whole(np.ndarray.reshape), raising=False)
-    monkeypatch.setattr(Array, "copy", whole(lambda x, *_: as_array(np.asarray(x).copy("K"))), raising=False)
+    for name, what in {
+        "__getitem__": item,
+        "reshape": whole(np.ndarray.reshape),
+        "copy": whole(lambda x, *_: as_array(np.asarray(x).copy("K"))),
+    }.items():
+        monkeypatch.setattr(Array, name, what, raising=False)
     return device
 
 

@@ -73,11 +73,10 @@ def reports(cubins):
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(reports, arch):
     for name in ENTRIES[arch]:
-        used, mix = reports[name, arch]
+        used, _ = reports[name, arch]
         where = f"{name} on {arch}: {used}"
         assert used.spills <= (arch in SPILLS), where
         assert used.spill_loads + used.spill_stores <= SPILLS.get(arch, 0), where
-        assert mix["EXIT"] >= 1, where
         assert used.shared_bytes in (0, 1024), f"dynamic; 1 KiB may be the driver's: {where}"
         registers = math.ceil(used.registers / 8) * 8
         assert CONFIGS[name].threads * registers <= 65536, where

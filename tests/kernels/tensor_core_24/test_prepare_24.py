@@ -1,6 +1,7 @@
 """What is launched for a configuration of Hopper's kernels, in 16 bits and in 8, on a GPU that is not there."""
 
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -12,7 +13,7 @@ from refused import says
 from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, problem_of
 
 from kernels import jit, tensor_core_24 as system
-from kernels.formats.half import Half
+from kernels.formats.half import DTYPES, Half
 from kernels.tensor_core_24 import family, fp8, gpcs, tiles, wgmma
 from kernels.tensor_core_24.family import Wgmma
 from kernels.tma import Mapped
@@ -170,15 +171,15 @@ def test_what_does_not_go_with_the_product_is_one_sentence(h200):
     ):
         for name in ("wgmma_keep", "mma_sp") if "activation" not in extra else ("wgmma_keep",):
             says(words, lambda name=name, extra=extra: system.prepare(name, p, h200, **extra))
-    e4m3 = problem_of(FP8[0], 64, 64, 128)
-    for dtype in ("bfloat16", "float16"):
-        other = problem_of(Wgmma(), 64, 72, 128, dtype=dtype)
-        says(["e4m3"], lambda other=other: fp8.prepare("fp8_tall", other, h200))
-    says(["'tanh'"], lambda: prepare(FP8[0], e4m3, h200, activation="tanh"))
-    says(["scales in place of alpha"], lambda: prepare(FP8[0], e4m3, h200, alpha=2.0))
-    says(["no FP8 variant 'auto'"], lambda: fp8.prepare("auto", e4m3, h200))
-    for name in fp8.VARIANTS:
-        says(["8.9"], lambda name=name: fp8.prepare(name, e4m3, racing.L4))
+    e4m3, others = problem_of(FP8[0], 64, 64, 128), [problem_of(Wgmma(), 64, 72, 128, dtype=x) for x in DTYPES]
+    for words, work in (
+        *((["e4m3"], partial(fp8.prepare, "fp8_tall", other, h200)) for other in others),
+        (["'tanh'"], partial(prepare, FP8[0], e4m3, h200, activation="tanh")),
+        (["scales in place of alpha"], partial(prepare, FP8[0], e4m3, h200, alpha=2.0)),
+        (["no FP8 variant 'auto'"], partial(fp8.prepare, "auto", e4m3, h200)),
+        *((["8.9"], partial(fp8.prepare, name, e4m3, racing.L4)) for name in fp8.VARIANTS),
+    ):
+        says(words, work)
 
 
 @pytest.mark.parametrize("config", [replace(KINDS["wgmma_lean"], packed=True), FP8[0]], ids=["16 bits", "8 bits"])

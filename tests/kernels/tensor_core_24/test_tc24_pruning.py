@@ -29,10 +29,16 @@ def test_a_problem_counts_what_is_read_and_written(m, k, dtype):
     assert p.least_bytes == p.requested_bytes == dense.nbytes + made.nbytes
 
 
-def test_what_makes_no_problem_is_one_sentence():
-    says(["1048576 x 1048576", "compress it by rows"], lambda: pruning.problem(2**20, 2**20))
-    says(["'float32'", "bfloat16, float16"], lambda: pruning.problem(16, 16, dtype="float32"))
-    says(["k is -1"], lambda: pruning.problem(16, -1))
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"m": 2**20, "k": 2**20}, ["1048576 x 1048576", "compress it by rows"]),
+        ({"dtype": "float32"}, ["'float32'", "bfloat16, float16"]),
+        ({"k": -1}, ["k is -1"]),
+    ],
+)
+def test_what_makes_no_problem_is_one_sentence(given, words):
+    says(words, lambda: pruning.problem(**{"m": 16, "k": 16} | given))
 
 
 @pytest.mark.parametrize(("m", "k"), SHAPES)

@@ -22,7 +22,6 @@ def every(rungs: dict, *families) -> tuple:
     return tuple(dict.fromkeys([config for config, *_ in rungs.values()] + [c for of in families for c in of]))
 
 
-BY_ROWS = every(RUNGS, family.WGMMA_FAMILY)
 WGMMA = every(RUNGS, family.WGMMA_FAMILY, family.NARROW_FAMILY)
 PACKED = tuple(replace(c, packed=True) for c in WGMMA if c.kind.ordered and not c.kind.packed)
 FP8 = every(family.FP8_RUNGS, family.FP8_FAMILY, family.FP8_NARROW_FAMILY)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from refused import refused
 
 from artifact.book.study import start
 from artifact.measure import records
@@ -80,10 +81,8 @@ def test_what_faster_parts_are_worth(parts):
     us = parts[(parts["configuration"] == "dense") & (parts["n"] == 1024)].set_index("part")["us"]
     gain = us.sum() / (us.sum() - us["ffn"] / 2)
     assert dict(facts.faster(parts, 1024, {"FFN": 2}))["faster.gain"] == pytest.approx(gain)
-    with pytest.raises(ValueError, match="Parts were not profiled at 7 tokens"):
-        facts.faster(parts, 7, {"FFN": 2})
-    with pytest.raises(ValueError, match="'ffn' is no part of the model"):
-        facts.faster(parts, 1024, {"ffn": 2})
+    refused("Parts were not profiled at 7 tokens", facts.faster, parts, 7, {"FFN": 2})
+    refused("'ffn' is no part of the model", facts.faster, parts, 1024, {"ffn": 2})
 
 
 def test_of_what_was_measured_again_the_last_counts(study, parts):

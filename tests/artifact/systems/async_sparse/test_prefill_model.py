@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from refused import refused
 
 from artifact.measure import bench, records, verification
 from artifact.systems.async_sparse.prefill import attention, measure, model as of
@@ -146,8 +147,12 @@ def test_every_ffn_is_checked_against_float64(model, monkeypatch):
         assert 0 < measure.ffn_error(model, ffn, 0.4, 0, 300).rel_err < verification.LIMITS["bfloat16"].rel_err
     wrong = modules["gated"]["model.layers.0.mlp"]
     monkeypatch.setattr(wrong, "val", wrong.val.roll(1, 0))
-    with pytest.raises(verification.WrongResult, match="the FFN at 300 tokens is wrong: relative error"):
-        measure.ffn_error(model, modules["gated"], 0.4, 0, 300)
+    refused(
+        "the FFN at 300 tokens is wrong: relative error",
+        measure.ffn_error,
+        *(model, modules["gated"], 0.4, 0, 300),
+        kind=verification.WrongResult,
+    )
 
 
 # ------------------------------------------------------------------------------------- parts
@@ -179,8 +184,7 @@ def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
     events[0] = event("part: ffn", 0)  # the profiler does not know what it called
     events[1] = event("aten::mm", 0, events[0])
     assert of.summed(events) == found
-    with pytest.raises(RuntimeError, match="CUPTI"):
-        of.summed(events[2:4])
+    refused("CUPTI", of.summed, events[2:4], kind=RuntimeError)
 
 
 # ------------------------------------------------------------------------------------- a measurement
@@ -259,6 +263,5 @@ def test_a_measurement_writes_rows_and_tables_once(measuring, monkeypatch):
 def test_logits_that_are_not_finite_are_no_record(measuring, monkeypatch):
     logits = of.logits
     monkeypatch.setattr(of, "logits", lambda *given: logits(*given) * torch.nan)
-    with pytest.raises(verification.WrongResult, match="not finite"):
-        measure.measure(measuring)
+    refused("not finite", measure.measure, measuring, kind=verification.WrongResult)
     assert not (measuring.folder / "prefill.csv").is_file()

@@ -10,8 +10,7 @@ def test_what_was_not_measured_is_no_fact(tmp_path):
     study = studies.start("casper_sparse", mode="recorded")
     none = studies.Study(replace(study.run, folder=tmp_path))
     assert not none.counters and not list(facts.limits(none.counters or None))
-    assert facts.at_most_dense(None) is None and facts.memories(none, None) is None
-    assert facts.real(none) is None and facts.by_matrix(None) is None
-    assert facts.again(none.run) is None and facts.spread(study, None) is None
+    made = [facts.at_most_dense(None), facts.memories(none, None), facts.real(none), facts.by_matrix(None)]
+    assert all(x is None for x in (*made, facts.again(none.run), facts.spread(study, None)))
     part = dict(facts.limits(study.counters.where(m=[1024, 4096])))
     assert part and not any("16384" in name for name in part)

@@ -58,10 +58,13 @@ def kernel(monkeypatch):
             verify(name, partial(bound.launch, None))
         return dict.fromkeys(bounds, bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False))
 
-    monkeypatch.setattr(kernels, "SIZES", SIZES)
-    monkeypatch.setattr(kernels, "device_dense", operands.host_dense)
-    monkeypatch.setattr(kernels, "prepare", prepare)
-    monkeypatch.setattr(bench, "time", time)
+    for where, name, what in (
+        (kernels, "SIZES", SIZES),
+        (kernels, "device_dense", operands.host_dense),
+        (kernels, "prepare", prepare),
+        (bench, "time", time),
+    ):
+        monkeypatch.setattr(where, name, what)
     return made
 
 

@@ -12,8 +12,8 @@ from artifact.drawing import plot
     [
         ([2**p for p in range(9, 16)], ["2⁹", "2¹¹", "2¹³", "2¹⁵"]),
         ([2**p for p in range(15, 21)], ["2¹⁶", "2¹⁸", "2²⁰"]),
-        ([1024, 2048, 4096, 8192, 16384], ["1 024", "4 096", "16 384"]),
-        ([1000, 2**15, 2**20], ["1 000", "32 768", "1 048 576"]),
+        ([1024, 2048, 4096, 8192, 16384], ["1,024", "4,096", "16,384"]),
+        ([1000, 2**15, 2**20], ["1,000", "32,768", "1,048,576"]),
         ([1, 3, 512], ["1", "3", "512"]),
     ],
 )
@@ -22,15 +22,15 @@ def test_sizes_of_an_axis_have_one_notation(values, labels):
     ax.plot(values, values)
     plot.sizes(ax, values)
     fig.canvas.draw()
-    assert [t.get_text().replace("\u202f", " ") for t in ax.get_xticklabels()] == labels
+    assert [t.get_text() for t in ax.get_xticklabels()] == labels
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(999, "999"), (1000, "1 000"), (16384, "16 384"), (2e6, "2M"), (0.5, "0.5")],
+    [(999, "999"), (1000, "1,000"), (16384, "16,384"), (2e6, "2M"), (0.5, "0.5")],
 )
 def test_numbers_have_no_exponent(value, text):
-    assert plot.number(value).replace("\u202f", " ") == text
+    assert plot.number(value) == text
 
 
 @pytest.mark.parametrize("values", [[0.7, 0.8], [1.3, 9], [0.11, 4], [1.0]])

@@ -240,8 +240,10 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
         monkeypatch.setattr(module, name, given(function))
     monkeypatch.setattr(arrays, "first_fault", lambda *_: None)
     monkeypatch.setattr(intake, "shared", given(shared))
-    for function in (similar, grouped, sliced, tasks, planning.tf32, planning.flags):
+    for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))
+    monkeypatch.setattr(planning, "tf32", given(planning.tf32))
+    monkeypatch.setattr(planning, "flags", given(planning.flags))
     monkeypatch.setattr(intake, "facts_of", lambda a: a.facts or facts(on_host(a)))
 
     def taken(m, k, row_ptr, col_idx, val, *, check=True):

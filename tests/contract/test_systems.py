@@ -57,13 +57,13 @@ def test_no_source_is_left_over(system):
 
 
 def entries(kernel, target: str) -> tuple[str, ...]:
-    """Of each template the first and the one with the largest numbers, for Hopper the last, too: the rest differ in
+    """Of each template the one with the largest numbers, for Hopper the first and the last, too: the rest differ in
     sizes."""
     if target not in kernel.targets:
         return ()
     size = {entry: math.prod(map(int, re.findall(r"\b\d+\b", entry))) for entry in kernel.entries}
     named = {entry.split("<")[0]: [x for x in size if x.split("<")[0] == entry.split("<")[0]] for entry in size}
-    ends = (0, -1) if target == "sm_90a" else (0,)
+    ends = (0, -1) if target == "sm_90a" else ()
     return tuple(x for same in named.values() for x in {*(same[i] for i in ends), max(same, key=size.__getitem__)})
 
 

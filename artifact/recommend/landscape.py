@@ -133,7 +133,7 @@ def recorded(gpu_folder: Path, abouts: Iterable[About]) -> list[tuple[About, pd.
 
 
 def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = registry.FOLDER, n: int | None = None) -> Pool:
-    """Return the pool of a precision whose columns are nearest to n, of several the largest.
+    """Return the largest pool of a precision; n: of those whose columns are nearest to it.
 
     Raises ValueError, one sentence, where there is none.
     """
@@ -144,7 +144,7 @@ def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = registry.FOLD
             f"There are no records of real matrices in {precision} on {gpu_folder.name}; recorded: "
             f"{', '.join(dict.fromkeys(made.about.precision for made in every)) or 'none'}."
         )
-    return min(found, key=lambda made: np.abs(np.log2(made.df["n"] / (n or made.df["n"]))).min())
+    return found[0] if n is None else min(found, key=lambda made: np.abs(np.log2(made.df["n"] / n)).min())
 
 
 def fits(name: str, patterns: list[str]) -> bool:

@@ -268,7 +268,7 @@ class Windows:
         if in_half:
             strips *= max(1, self.window // 16)
         last = planning.slots(made.parts, strips, self.window, width, always=in_half)
-        cut = made.work.cut[: 0 if last or in_half else None]  # whose rows are added to
+        cut = made.work.cut[: 0 if last else None]  # whose rows are added to
         entry = f"clear_cut<{self.window}>"
         work = made.work.table, count, panels, made.col_idx, made.values, made.order
         return dense.bound(

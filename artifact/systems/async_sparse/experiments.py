@@ -75,7 +75,7 @@ WCSR, WHOLE = "wcsr", "wcsr_whole"  #: the source's kernel for windows; no windo
 WINDOWS, EXACT = "windows", "windows_exact"  #: ours: TF32, and 3xTF32 for float32
 UNION = "union_rows"  #: ours: CUDA cores in exact float32, groups of rows over the union of their columns
 AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each accuracy
-WINDOWS_HALF, UNION_HALF, AUTO_HALF = (f"{x}_half" for x in ("windows", "union", "auto"))  #: … with B and C in 16 bits
+WINDOWS_HALF, UNION_HALF, AUTO_HALF = "windows_half", "union_half", "auto_half"  #: the same with B and C in 16 bits
 VECTOR_ALGORITHMS = ("cusparse_spmv_alg1", "cusparse_spmv_alg2")  #: of cuSPARSE, for a single column
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (

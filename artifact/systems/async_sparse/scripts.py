@@ -307,11 +307,12 @@ def read() -> pd.DataFrame:
     for name, n, text, us, dtype in df.itertuples(index=False):
         config = configs.get(text)
         if config and any_csr.takes_part(config, n):
-            ranked = any_csr.kernel(config, n, dtype), np.array(any_csr.terms(config, of[name], n, dtype))
-            found.append((name, n, text, us, dtype, *ranked))
+            kernel, like = any_csr.kernel(config, n, dtype), config
         elif text.startswith("cusparse"):
-            ranked = any_csr.library(n, dtype), np.array(any_csr.terms(any_csr.LIKE, of[name], n, dtype))
-            found.append((name, n, text, us, dtype, *ranked))
+            kernel, like = any_csr.library(n, dtype), any_csr.LIKE
+        else:
+            continue
+        found.append((name, n, text, us, dtype, kernel, np.array(any_csr.terms(like, of[name], n, dtype))))
     return pd.DataFrame(found, columns=[*df, "kernel", "terms"])
 
 

@@ -155,8 +155,8 @@ test: $(ENV) ## Build the book, then pass the tests (those that need a GPU or Ch
 	@$(MAKE) --no-print-directory book $(if $(HAS_GPU),MODE=recorded BUILD=build/recorded)
 	$(if $(HAS_GPU),@export SPARSITY_BUILD=$(CURDIR)/build/recorded; $(call in_two_rounds,),$(PY) -m pytest --durations=20)
 
-test-gpu: $(ENV) ## Only the tests that need a GPU, dealt out one by one: some take a minute, most take none
-	@$(call in_two_rounds,gpu and ,--dist load --maxschedchunk 1)
+test-gpu: $(ENV) ## Only the tests that need a GPU, dealt out one by one; those of a library all to one process, which loads it once
+	@$(call in_two_rounds,gpu and ,--dist loadgroup)
 
 # Tests that measure want the GPU for themselves. Among the others they would make all processes wait, most of the time.
 in_two_rounds = status=0; $(PY) -m pytest -m '$(1)not (gpu and alone)' $(2) --durations=20 || status=$$?; \

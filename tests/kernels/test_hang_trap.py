@@ -107,7 +107,6 @@ def test_waits_that_turn_are_those_that_end():
 
 
 @pytest.mark.gpu
-@pytest.mark.alone
 @pytest.mark.parametrize("which", list(WAITS))
 def test_a_wait_for_ever_ends_with_file_and_line(device, tmp_path, monkeypatch, which):
     path = tmp_path / "waits.cu"

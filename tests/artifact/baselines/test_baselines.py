@@ -494,7 +494,9 @@ ON_GPU = [
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "made", "most"), ON_GPU)
+@pytest.mark.parametrize(
+    ("name", "made", "most"), [pytest.param(*x, marks=pytest.mark.xdist_group(x[0])) for x in ON_GPU]
+)
 def test_a_library_is_right_on_a_gpu_also_from_a_graph(device, name, made, most):
     problem = made()
     try:

@@ -38,7 +38,7 @@ def test_without_memory_for_groups_of_rows_single_ones_multiply(here, monkeypatc
 
     def built(*given):
         asked.append(given[-1])
-        if "rows=1" not in given[-1]:
+        if len(asked) % 2:  # what is fastest, before what needs nothing beside A
             raise MemoryError
         return real(*given)
 
@@ -46,7 +46,7 @@ def test_without_memory_for_groups_of_rows_single_ones_multiply(here, monkeypatc
     monkeypatch.setattr(backend, "TRIED", 0)
     whole = several_gpus.whole(MESH)
     several_gpus.check(whole, whole, comm.alone(), here)
-    assert "rows=1" not in asked[0] and "rows=1" in asked[-1]
+    assert asked and all("rows=1" in choice for choice in asked[1::2])
     a = csr.from_scipy(sp.random_array((90, 90), density=0.1, rng=np.random.default_rng(0)).tocsr())
     with pytest.raises(MemoryError):  # who asks for a kernel gets no other
         here.product(csr.to_device(a), 8, "float32", None, False, choice="union_rows rows=2")

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 SEED, N = 11, 1024
 
-pytestmark = [pytest.mark.gpu, pytest.mark.alone]
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("prefill")]
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +59,7 @@ def test_a_captured_model_gives_what_it_gives_without(model):
             assert measure.difference(output.double(), want.double()) < 1e-3, c.called
 
 
+@pytest.mark.alone
 def test_a_kick_measures_everything_once(tmp_path):
     opened = device.require().open()
     run = SimpleNamespace(

@@ -144,6 +144,7 @@ def test_without_a_library_there_is_one_sentence(gpu, tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.xdist_group("dense_layers")
 @pytest.mark.parametrize("phase", [("prefill", 1, 256, 256, 1), ("decode", 4, 1, 256, 1)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_each_contender_multiplies_as_the_dense_layer(phase, bias):

@@ -295,9 +295,9 @@ def _shared_bytes(cubin: Cubin) -> int:
 
 
 @functools.cache
-def ready(source: Path, entry: str, arch: str):
-    """Return a kernel that needs no dynamic shared memory, compiled and loaded once in a process."""
-    return load(compile_cubin(source, entry, arch))
+def ready(source: Path, entry: str, arch: str, dynamic_shared_bytes: int = 0):
+    """Return a kernel, compiled and loaded once in a process for so much dynamic shared memory."""
+    return load(compile_cubin(source, entry, arch), dynamic_shared_bytes)
 
 
 _loaded: dict[tuple, tuple] = {}

@@ -82,9 +82,13 @@ def config(blocks, threads, shared: int = 0, cluster: tuple[int, ...] | None = N
     return core.LaunchConfig(grid=blocks, block=threads, shmem_size=shared, cluster=cluster)
 
 
-def enqueue(device, stream, source: Path, entry: str, blocks: int, threads, *arguments) -> None:
-    """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses."""
-    core.launch(stream, config(blocks, threads), jit.ready(source, entry, jit.arch_of(device)), *arguments)
+def enqueue(device, stream, source: Path, entry: str, blocks: int, threads, *arguments, shared: int = 0) -> None:
+    """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses.
+
+    shared: bytes of dynamic shared memory a block.
+    """
+    kernel = jit.ready(source, entry, jit.arch_of(device), shared)
+    core.launch(stream, config(blocks, threads, shared), kernel, *arguments)
 
 
 @functools.cache

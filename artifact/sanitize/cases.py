@@ -152,9 +152,9 @@ PRUNED = {
 }
 
 
-def scattered(m: int = 333, k: int = 457) -> csr.Csr:
+def scattered(m: int = 333, k: int = 457, share: float = 0.05) -> csr.Csr:
     """Return a matrix with empty rows, and two full ones, which are cut."""
-    where = np.random.default_rng(0).random((m, k)) < 0.05
+    where = np.random.default_rng(0).random((m, k)) < share
     where[[7, m - 1]] = True
     where[50:60] = False
     row_ptr = np.concatenate([[0], np.cumsum(where.sum(1))]).astype(np.int32)
@@ -221,6 +221,10 @@ def library(lab: Lab) -> Iterable[Case]:
         *(
             (f"sddmm of {dtype}, n={n}", partial(_sampled, lab, sparse, n, dtype))
             for n, dtype in product((16, 33, 64, 100, 300), ("float32", *half.DTYPES))
+        ),
+        *(  # of so many places that panels are taken
+            (f"sddmm of panels of {dtype}, n={n}", partial(_sampled, lab, scattered(400, 457, 0.5), n, dtype))
+            for n, dtype in product((248, 256), ("float32", *half.DTYPES))
         ),
         # Of float32 and 2 bytes: rows of uint4 to unsigned short.
         *((f"gather of rows, {size}", partial(_gathered, lab, size)) for size in (8, 4, 3, 2)),

@@ -3,12 +3,13 @@
 look   checks A's indices, and is waited for
 direct multiplies A as it was brought: anything else, and rows so long that one block would be busy with them for
        long, goes by a plan
-sddmm  what training asks of A's values. Of C = A · B with the gradient G of C, the gradient of A's value at row i,
-       column j is the product of row i of G and row j of B, so (G · Bᵀ) at A's places
+sddmm  what training asks of A's values, and sddmm_panels where many places of a row lie close together. Of C = A · B
+       with the gradient G of C, the gradient of A's value at row i, column j is the product of row i of G and row j of
+       B, so (G · Bᵀ) at A's places
 """
 
 import sys
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..formats import arrays, csr, intake
 from . import current, dense
 from .dense import Dense, require_no_grad
 
-SOURCE, SAMPLED = (jit.ROOT / "library" / f"{name}.cu" for name in ("direct", "sddmm"))
+SOURCE, SAMPLED, PANELS = (jit.ROOT / "library" / f"{name}.cu" for name in ("direct", "sddmm", "sddmm_panels"))
 WARPS = 8  #: of a block, each with a row
 LONGEST = 16384  #: entries of a row
 #: dtype of indices -> their bytes, what direct.cu calls them; of values: what it calls them, how many a word holds.
@@ -31,6 +32,10 @@ UNROLL = 4  #: places of a team, in sddmm.cu
 FEWEST = 8  #: lanes of a team, where a row has a load for each: of 16 bytes they are a line of L2
 MOST_COLUMNS = 2**30 - 1  #: whose bytes are an unsigned number of 32 bits
 AT_ONCE, MOST_LOADS = 32, 4  #: bytes of a lane's loads, and these, at most: registers
+#: Of sddmm_panels.cu: lanes of a team at most, and columns that one holds; places of a piece, on average, at least.
+MOST_LANES, HELD, FEW_PLACES = 8, 32, 4
+#: What an SM of an H100 has of L2 and of shared memory, bytes a clock; what a piece takes beside loads, and a block.
+L2, SHARED, OF_A_PIECE, OF_A_BLOCK = 24, 128, 20, 3000
 
 
 def brought(a) -> tuple[Any, ...] | None:
@@ -147,6 +152,81 @@ def team(n: int, size: int, *addresses: int) -> Team | None:
     return min(fits, key=lambda x: (x.times(n) * x.lanes * (2 * x.loads + 1), x.times(n), x.lanes))
 
 
+class Staged(NamedTuple):
+    """The lanes that multiply two rows, and where they come from, in sddmm_panels.cu."""
+
+    loads: int  #: of 16 bytes of a lane
+    lanes: int  #: a power of 2
+
+    @property
+    def row_bytes(self) -> int:
+        """Return what a row takes of shared memory."""
+        return 16 * self.loads * self.lanes
+
+    def entry(self, dtype: str, out: str) -> str:
+        """Return the instantiation. dtype: of rows; out: of values."""
+        return f"sddmm_panels<{_SAMPLED[dtype][0]}, {_SAMPLED[out][0]}, {self.lanes}, {self.loads}>"
+
+    def threads(self, size: int) -> int:
+        """Return those of a block, by the columns of `size` bytes that a lane holds."""
+        held = self.loads * 16 // size
+        return 32 * (16 if held > 16 else 24 if held > 8 else 32)
+
+
+def staged(n: int, size: int, *addresses: int) -> Staged | None:
+    """Return the lanes for rows of n numbers of `size` bytes; None where sddmm_panels.cu cannot load them."""
+    units, odd = divmod(n * size, 16)
+    if odd or not 0 < n <= MOST_LANES * HELD or any(x % 16 for x in addresses):
+        return None
+    lanes = min(MOST_LANES, 1 << (units - 1).bit_length())
+    return Staged(ceil(units / lanes), lanes)
+
+
+class Pieces(NamedTuple):
+    """A's places as blocks of sddmm_panels.cu take them: those of a row in a panel of columns, panel by panel."""
+
+    wide: int  #: columns of a panel
+    copied: int  #: panels that blocks copy, all together
+    cut: Any  #: int32 (blocks + 1,): pieces before a block's
+    first: Any  #: int32 (panels + 1,): pieces before a panel's
+    piece: Any  #: int32 (pieces, 4): row, first place, the one behind the last, panel
+
+    @staticmethod
+    def of(a: csr.Csr, row, wide: int, blocks: int) -> "Pieces | None":
+        """Cut A's places into pieces, whatever their order; None where these are too short. row: int32 (nnz,)."""
+        xp, nnz = a.xp, a.nnz
+        panel, panels = a.col_idx // wide, ceil(a.k / wide)
+        begin = xp.flatnonzero(csr.changes(row) | csr.changes(panel))
+        if FEW_PLACES * begin.shape[0] > nnz:
+            return None
+        end, panel = xp.concatenate((begin[1:], xp.full(1, nnz, begin.dtype))), panel[begin]
+        order = xp.argsort(panel)
+        begin, end, panel = begin[order], end[order], panel[order]
+        piece = xp.stack((row[begin], begin, end, panel), axis=1).astype(np.int32)
+        first = xp.searchsorted(panel, xp.arange(panels + 1, dtype=panel.dtype)).astype(np.int32)
+        work = xp.cumsum(end - begin + OF_A_PIECE // 2)  # blocks have as much as others, not as many
+        shares = work[-1] * xp.arange(blocks + 1) // blocks
+        cut = xp.searchsorted(work, shares, side="right").astype(np.int32)
+        return Pieces(wide, blocks + int(csr.changes(panel).sum()), cut, first, piece)
+
+    def clocks(self, nnz: int, n: int, size: int, lanes: int) -> float:
+        """Clocks of SMs, all together, for rows of n numbers of `size` bytes, by teams of so many lanes."""
+        row, instructions = n * size, n * (1 + 1 / 4 if size == 4 else 2 + 1 / 8) / 32 + lanes / 3
+        copied = self.copied * self.wide + self.piece.shape[0]  # rows
+        beside = OF_A_PIECE * self.piece.shape[0] + OF_A_BLOCK * (self.cut.shape[0] - 1)
+        return copied * row / L2 + nnz * max(row / SHARED, instructions / 4) + beside
+
+
+def quickest(cuts: "list[Pieces]", nnz: int, n: int, made: Staged, size: int, shared: int) -> Pieces | None:
+    """Return the pieces with which sddmm_panels.cu is quicker than sddmm.cu, and than with others; None: there is none.
+
+    shared: bytes that a block has at most. What sddmm.cu waits for is a row of B from L2 at every place.
+    """
+    fits = ((x.clocks(nnz, n, size, made.lanes), i) for i, x in enumerate(cuts) if x.wide * made.row_bytes <= shared)
+    clocks, best = min(fits, default=(inf, 0))
+    return cuts[best] if clocks < nnz * n * size / L2 else None
+
+
 class Sampled:
     """(G · Bᵀ) at the places of A (m, k), a `Csr` on a current GPU: (nnz,), in the order of A's values.
 
@@ -159,6 +239,14 @@ class Sampled:
         self._row, self._column = csr.rows(a).astype(np.int32), a.col_idx
         if a.nnz and a.col_idx.data.ptr % 16:  # four at once
             self._column = a.col_idx.copy()
+        self._shared, blocks = (
+            getattr(device.properties, name) for name in ("max_shared_memory_per_block_optin", "multiprocessor_count")
+        )
+        # Of rows of B of 1024 bytes at most, 512 and 256.
+        narrow = self._shared // (4 * MOST_LANES * HELD) // 32 * 32
+        many = a.nnz * 4 * MOST_LANES * HELD / L2 > OF_A_BLOCK * blocks  # else blocks are not worth it for any n
+        cuts = [Pieces.of(a, self._row, times * narrow, blocks) for times in (1, 2, 4) if many]
+        self._pieces = [x for x in cuts if x is not None]
         device.sync()  # they are there, whatever stream comes next
 
     def __call__(self, g, b, dtype: str = ""):
@@ -201,10 +289,19 @@ class Sampled:
                 f"G and B have {n} columns and begin at {left.ptr:#x} and {right.ptr:#x}, but must have {MOST_COLUMNS} "
                 f"at most and begin at multiples of {size} bytes: copy them"
             )
+        near = staged(n, size, left.ptr, right.ptr)
+        pieces = near and quickest(self._pieces, nnz, n, near, size, self._shared)
+        given = self._column.data.ptr, left.ptr, right.ptr, dense.describe(out, "out").ptr
         with current.opened(ordinal):
             flow = workspace.stream_at(dense.current(b, ordinal), self.device)
-            blocks = ceil(nnz / (32 * WARPS // made.lanes * UNROLL))
-            places = self._row.data.ptr, self._column.data.ptr, left.ptr, right.ptr, dense.describe(out, "out").ptr
-            entry, sizes = made.entry(n, right.dtype, dtype), (np.int32(nnz), np.int32(n))
-            workspace.enqueue(self.device, flow, SAMPLED, entry, blocks, 32 * WARPS, *sizes, *places)
+            if near and pieces:
+                blocks, shared = pieces.cut.shape[0] - 1, pieces.wide * near.row_bytes
+                how = PANELS, near.entry(right.dtype, dtype), blocks, near.threads(size)
+                lists = (x.data.ptr for x in (pieces.cut, pieces.first, pieces.piece))
+                sizes = (np.int32(x) for x in (n, self.a.k, pieces.wide))
+                workspace.enqueue(self.device, flow, *how, *sizes, *lists, *given, shared=shared)
+            else:
+                blocks = ceil(nnz / (32 * WARPS // made.lanes * UNROLL))
+                how = SAMPLED, made.entry(n, right.dtype, dtype), blocks, 32 * WARPS
+                workspace.enqueue(self.device, flow, *how, np.int32(nnz), np.int32(n), self._row.data.ptr, *given)
         return out

@@ -81,6 +81,14 @@ ENTRIES = {
             direct.team(n, size).entry(n, dtype, out) for n in SAMPLED_COLUMNS for dtype, out, size in SAMPLED_DTYPES
         )
     ),
+    direct.PANELS: tuple(
+        dict.fromkeys(
+            made.entry(dtype, out)
+            for n in SAMPLED_COLUMNS
+            for dtype, out, size in SAMPLED_DTYPES
+            if (made := direct.staged(n, size))
+        )
+    ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
     probe.COMPARE: tuple(f"compare<{name}>" for name in probe.ELEMENTS.values()),
@@ -183,7 +191,7 @@ def _copied(address: int, size: int, count: int) -> np.ndarray:
     return np.frombuffer(ctypes.string_at(address, size * count), f"i{size}")
 
 
-def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):
+def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments, shared: int = 0):
     cells = [np.array([x], np.uint64) if type(x) is int else np.array([x]) for x in arguments]
     given = (ctypes.c_void_p * len(cells))(*(x.ctypes.data for x in cells))
     grid = blocks if isinstance(blocks, tuple) else (blocks, 1)
@@ -225,6 +233,7 @@ def _text(source: Path, seen: set[Path] | None = None) -> str:
         return _text(path, seen) if new else ""
 
     text = source.read_text().replace("#pragma once", "")
+    text = re.sub(r"extern __shared__ __align__\((\d+)\) char (\w+)\[\]", r"alignas(\1) static char \2[1 << 16]", text)
     counted = "before = atomicInc(count, all - 1);\n"
     text = re.sub(r'asm volatile\(\s*"atom\.release\.gpu\.global\.inc.*?\);\n', counted, text, flags=re.DOTALL)
     text = re.sub(r'asm volatile\(\s*".*?\);\n', ";\n", text, flags=re.DOTALL)

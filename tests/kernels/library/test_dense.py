@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -140,7 +141,7 @@ def test_any_librarys_stream_has_an_address():
 
 def test_every_kernel_of_the_library_compiles_without_spills():
     jobs = [(dense.SOURCE, f"combine<{name}>") for name, _ in dense.DTYPES.values()]
-    jobs += [(direct.SAMPLED, entry) for entry in emulated.ENTRIES[direct.SAMPLED]]
+    jobs += [(source, entry) for source in (direct.SAMPLED, direct.PANELS) for entry in emulated.ENTRIES[source]]
     for (entry, target), (used, mix) in compiled.reports(compiled.spread(jobs)).items():
         assert not used.spills, (entry, target)
         if entry.startswith("sddmm<"):
@@ -160,28 +161,47 @@ def test_lanes_load_as_much_at_once_as_rows_allow(n, addresses, width):
 
 @pytest.fixture
 def sampling(request, anything_there, monkeypatch):
-    """A function: A of the host -> `Sampled` of it, on a GPU or on the host in its place, into NaN."""
+    """A function: A of the host -> `Sampled` of it, on a GPU or on the host in its place, into NaN between NaN."""
 
     def poisoned(like, shape, dtype, *_):
-        made = np.full(shape, np.nan, np.float32)
-        bits = anything_there(half.to_bits(made, dtype))
-        return Half(dtype, bits) if dtype in half.DTYPES else bits
+        whole = anything_there(half.to_bits(np.full(shape[0] + 2, np.nan, np.float32), dtype))
+        sampled.wholes.append((whole, dtype))
+        return Half(dtype, whole[1:-1]) if dtype in half.DTYPES else whole[1:-1]
+
+    def sampled(a):
+        return Sampled(anything_there(a), device)
+
+    sampled.wholes = []
 
     monkeypatch.setattr(dense, "empty", poisoned)
     if request.node.get_closest_marker("gpu"):
         device = request.getfixturevalue("device")
     else:
-        device = SimpleNamespace(device_id=0, sync=lambda: None)
+        has = SimpleNamespace(multiprocessor_count=5, max_shared_memory_per_block_optin=2**16)
+        device = SimpleNamespace(device_id=0, sync=lambda: None, properties=has)
         monkeypatch.setattr(direct.current, "opened", lambda ordinal: nullcontext(device))
         monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
-    return lambda a: Sampled(anything_there(a), device)
+    return sampled
 
 
-@pytest.mark.parametrize("n", emulated.SAMPLED_COLUMNS)
-def test_values_are_sampled_at_every_place_and_have_the_same_bits_again(sampling, anything_there, n):
+@pytest.mark.parametrize(
+    ("n", "panels"), [(n, p) for n in emulated.SAMPLED_COLUMNS for p in (False, True) if not p or direct.staged(n, 4)]
+)
+def test_values_are_sampled_at_every_place_and_have_the_same_bits_again(
+    sampling, anything_there, n, panels, monkeypatch
+):
     rng = np.random.default_rng(n)
+
+    def widest(cuts, nnz, n, made, size, shared):
+        return next((x for x in cuts[::-1] if panels and x.wide * made.row_bytes <= shared), None)
+
+    monkeypatch.setattr(direct, "quickest", widest)
+    monkeypatch.setattr(direct, "FEW_PLACES", 0)  # of any length, and for any number of places
+    monkeypatch.setattr(direct, "OF_A_BLOCK", 0)
     for lengths in ([0, 0], [0, 1, 0], [500], [0, 3, 70, 1, 0, 301, 5, 0], rng.integers(0, 9, 90)):
         a = of_lengths(lengths, 600, rng)
+        if len(lengths) == 1:
+            a = replace(a, col_idx=rng.permutation(a.col_idx))
         for dtype, out, _ in emulated.SAMPLED_DTYPES:
             g, b = (half.to_bits(rng.standard_normal((rows, n), np.float32), dtype) for rows in (a.m, a.k))
             given = [Half(dtype, anything_there(x)) if dtype in half.DTYPES else anything_there(x) for x in (g, b)]
@@ -191,6 +211,8 @@ def test_values_are_sampled_at_every_place_and_have_the_same_bits_again(sampling
             each = g[csr.rows(a)] * b[a.col_idx]
             limit = {"float32": 1e-6, "bfloat16": 4e-3, "float16": 1e-3}[out] * np.abs(each).sum(axis=1)
             assert (np.abs(found - each.sum(axis=1)) <= limit).all() and np.array_equal(found, again), (lengths, dtype)
+        for whole, kind in sampling.wholes:
+            assert np.isnan(half.from_bits(formats.to_host(whole)[[0, -1]], kind)).all(), "written beside the values"
 
 
 @given(st.integers(0, 4096), st.sampled_from((2, 4)), st.sampled_from((16, 8, 4, 2)))
@@ -203,6 +225,17 @@ def test_a_team_has_every_column_once_in_loads_that_rows_allow(n, size, step):
     assert made.times(n) * made.vec * made.loads * made.lanes >= n and 32 % made.lanes == 0
     assert made.vec * size in (16, step) or n % (2 * made.vec), "it could load more"
     assert made.lanes < 2 * max(1, n // made.vec), "half of them would have nothing"
+
+
+@given(st.integers(2, 32), st.sampled_from((2, 4)), st.sampled_from((50_000, 101_376, 232_448)))
+def test_panels_are_taken_where_pieces_are_long_and_shared_memory_holds_them(eights, size, shared):
+    n, lists = 8 * eights, (np.zeros(133), np.zeros(9), np.zeros((10**5, 4)))
+    made, cuts = direct.staged(n, size), [direct.Pieces(wide, 150, *lists) for wide in (96, 224, 896)]
+    chosen = [direct.quickest(cuts, 10**5 << bits, n, made, size, shared) for bits in range(11)]
+    taken = [x is not None for x in chosen]
+    assert taken == sorted(taken) and not taken[0] and taken[-1] == (96 * made.row_bytes <= shared)
+    assert all(x is None or x.wide * made.row_bytes <= shared for x in chosen)
+    assert made.row_bytes >= n * size and direct.staged(n, size, 8) is direct.staged(n + 1, size) is None
 
 
 def test_what_combine_is_launched_with(monkeypatch):

@@ -170,7 +170,7 @@ class Staged(NamedTuple):
     def threads(self, size: int) -> int:
         """Return those of a block, by the columns of `size` bytes that a lane holds."""
         held = self.loads * 16 // size
-        return 32 * (16 if held > 16 else 24 if held > 8 else 32)
+        return 32 * (12 if held > 16 else 16 if held > 8 else 24)
 
 
 def staged(n: int, size: int, *addresses: int) -> Staged | None:

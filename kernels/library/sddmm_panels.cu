@@ -44,9 +44,9 @@ constexpr int UNROLL = 4;
 // By the columns that a lane holds of G: registers.
 template <int COLUMNS>
 constexpr int WARPS =
-    COLUMNS > 16  ? 16
-    : COLUMNS > 8 ? 24
-                  : 32;
+    COLUMNS > 16  ? 12
+    : COLUMNS > 8 ? 16
+                  : 24;
 
 template <Dtype T, Dtype O, int TEAM, int LOADS>
 __global__ void __launch_bounds__(32 * WARPS<LOADS * 16 / SIZE_OF<T>>, 1)
@@ -84,26 +84,42 @@ __global__ void __launch_bounds__(32 * WARPS<LOADS * 16 / SIZE_OF<T>>, 1)
             const int mine = base + threadIdx.x % 32 * COUNT;
             const int4 its = __ldg(piece + min(mine, to - 1));
             const int pieces = min(32, (to - base + COUNT - 1) / COUNT);
-            for (int p = 0; p < pieces; ++p) {
-                const int row = __shfl_sync(~0u, its.x, p);
-                const unsigned begin = __shfl_sync(~0u, its.y, p), end = __shfl_sync(~0u, its.z, p);
+            // What is needed next is asked for ahead: a row of G a piece, columns a step.
+            Packed<T, V> next[LOADS];
+            int which[UNROLL];
+            const auto fetch_row = [&](int row) {
                 const char* of_g = static_cast<const char*>(g) + row * pitch;
-                vec<V> x[LOADS];
 #pragma unroll
                 for (int t = 0; t < LOADS; ++t) {
                     const int unit = t * TEAM + lane;
-                    Packed<T, V> y = {none};
-                    if (unit * V < n) y = Packed<T, V>::load(of_g + unit * 16);
-                    x[t] = floats(y);
+                    next[t].at = none;
+                    if (unit * V < n) next[t] = Packed<T, V>::load(of_g + unit * 16);
                 }
+            };
+            const auto fetch_columns = [&](unsigned at, unsigned end) {
+#pragma unroll
+                for (int u = 0; u < UNROLL; ++u)
+                    which[u] = __ldg(column + min(at + u * TEAMS + team, end - 1));
+            };
+            unsigned begin = __shfl_sync(~0u, its.y, 0), end = __shfl_sync(~0u, its.z, 0);
+            fetch_row(__shfl_sync(~0u, its.x, 0));
+            fetch_columns(begin, end);
+            for (int p = 0; p < pieces; ++p) {
+                vec<V> x[LOADS];
+#pragma unroll
+                for (int t = 0; t < LOADS; ++t) x[t] = floats(next[t]);
+                const int after = min(p + 1, pieces - 1);
+                const unsigned then = __shfl_sync(~0u, its.y, after);
+                const unsigned until = __shfl_sync(~0u, its.z, after);
+                fetch_row(__shfl_sync(~0u, its.x, after));
                 for (unsigned at = begin; at < end; at += TEAMS * UNROLL) {
                     const char* y[UNROLL];
                     float sum[UNROLL] = {};
 #pragma unroll
-                    for (int u = 0; u < UNROLL; ++u) {
-                        const int which = __ldg(column + min(at + u * TEAMS + team, end - 1));
-                        y[u] = staged + ((which - left) * UNITS + lane) * 16;
-                    }
+                    for (int u = 0; u < UNROLL; ++u)
+                        y[u] = staged + ((which[u] - left) * UNITS + lane) * 16;
+                    if (at + TEAMS * UNROLL < end) fetch_columns(at + TEAMS * UNROLL, end);
+                    else fetch_columns(then, until);
                     const auto multiply = [&](int u, int t) {
                         const Packed<T, V> raw = {load_shared(y[u] + t * TEAM * 16)};
                         const vec<V> z = floats(raw);
@@ -133,6 +149,7 @@ __global__ void __launch_bounds__(32 * WARPS<LOADS * 16 / SIZE_OF<T>>, 1)
                                     static_cast<char*>(out) + (size_t)e * SIZE_OF<O>, {{sum[i]}});
                         }
                 }
+                begin = then, end = until;
             }
         }
         from = to;

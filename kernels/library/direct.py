@@ -196,9 +196,10 @@ class Pieces(NamedTuple):
         """Cut A's places into pieces, whatever their order; None where these are too short. row: int32 (nnz,)."""
         xp, nnz = a.xp, a.nnz
         panel, panels = a.col_idx // wide, ceil(a.k / wide)
-        begin = xp.flatnonzero(csr.changes(row) | csr.changes(panel))
-        if FEW_PLACES * begin.shape[0] > nnz:
+        new = csr.changes(row) | csr.changes(panel)
+        if FEW_PLACES * int(new.sum()) > nnz:
             return None
+        begin = xp.flatnonzero(new)
         end, panel = xp.concatenate((begin[1:], xp.full(1, nnz, begin.dtype))), panel[begin]
         order = xp.argsort(panel)
         begin, end, panel = begin[order], end[order], panel[order]
@@ -217,7 +218,7 @@ class Pieces(NamedTuple):
         return copied * row / L2 + nnz * max(row / SHARED, instructions / 4) + beside
 
 
-def quickest(cuts: "list[Pieces]", nnz: int, n: int, made: Staged, size: int, shared: int) -> Pieces | None:
+def quickest(cuts: list[Pieces], nnz: int, n: int, made: Staged, size: int, shared: int) -> Pieces | None:
     """Return the pieces with which sddmm_panels.cu is quicker than sddmm.cu, and than with others; None: there is none.
 
     shared: bytes that a block has at most. What sddmm.cu waits for is a row of B from L2 at every place.

@@ -3,9 +3,10 @@
 //
 //     out[e] = sum over j of  G[row[e], j] * B[column[e], j]          e = 0 ... nnz - 1
 //
-// The gradient of C = A . B with respect to A's values, where G is C's. The idea: a place has as
-// few lanes as its columns need in loads of 16 bytes, a team; the teams of a warp have places side
-// by side, each UNROLL = 4 that follow each other:
+// The gradient of C = A . B with respect to A's values, where G is C's. Where many places of a row
+// lie close together, sddmm_panels.cu is faster. The idea: a place has as few lanes as its columns
+// need in loads of 16 bytes, a team; the teams of a warp have places side by side, each UNROLL = 4
+// that follow each other:
 //
 //   n = 32, float32: TEAM 8      lane   0 ... 7     8 ... 15    16 ... 23   24 ... 31
 //                                place  0 1 2 3     4 5 6 7     8 9 10 11   12 13 14 15

@@ -64,18 +64,18 @@ __global__ void __launch_bounds__(32 * WARPS<LOADS * 16 / SIZE_OF<T>>, 1)
     constexpr int COUNT = WARPS<LOADS * V>;
     extern __shared__ __align__(16) char staged[];  // (wide, UNITS) of 16 bytes
     const int lane = threadIdx.x % TEAM, team = threadIdx.x % 32 / TEAM, warp = threadIdx.x / 32;
-    const size_t pitch = (size_t)n * SIZE_OF<T>;
+    const unsigned pitch = n * SIZE_OF<T>;
     const vec<4> none = {};
     const int last = __ldg(cut + blockIdx.x + 1);
     for (int from = __ldg(cut + blockIdx.x); from < last;) {
         const int panel = __ldg(piece + from).w, left = panel * wide;
         const int to = min(last, __ldg(first + panel + 1)), rows = min(wide, k - left);
-        const char* of_b = static_cast<const char*>(b) + left * pitch;
+        const char* of_b = static_cast<const char*>(b) + (size_t)left * pitch;
         __syncthreads();  // the panel before is not read any more
 #pragma unroll 4
-        for (int i = threadIdx.x; i < rows * UNITS; i += 32 * COUNT) {
+        for (unsigned i = threadIdx.x; i < rows * UNITS; i += 32 * COUNT) {
             const char* at = of_b + i / UNITS * pitch + i % UNITS * 16;
-            const bool there = i % UNITS * V < n;
+            const bool there = i % UNITS * V < (unsigned)n;
             *reinterpret_cast<vec<4>*>(staged + i * 16) =
                 there ? load(reinterpret_cast<const vec<4>*>(at)) : none;
         }
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(32 * WARPS<LOADS * 16 / SIZE_OF<T>>, 1)
             Packed<T, V> next[LOADS];
             int which[UNROLL];
             const auto fetch_row = [&](int row) {
-                const char* of_g = static_cast<const char*>(g) + row * pitch;
+                const char* of_g = static_cast<const char*>(g) + (size_t)row * pitch;
 #pragma unroll
                 for (int t = 0; t < LOADS; ++t) {
                     const int unit = t * TEAM + lane;
@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(32 * WARPS<LOADS * 16 / SIZE_OF<T>>, 1)
 #pragma unroll
                     for (int u = 0; u < UNROLL; ++u)
                         y[u] = staged + ((which[u] - left) * UNITS + lane) * 16;
-                    if (at + TEAMS * UNROLL < end) fetch_columns(at + TEAMS * UNROLL, end);
-                    else fetch_columns(then, until);
+                    const bool more = at + TEAMS * UNROLL < end;
+                    fetch_columns(more ? at + TEAMS * UNROLL : then, more ? end : until);
                     const auto multiply = [&](int u, int t) {
                         const Packed<T, V> raw = {load_shared(y[u] + t * TEAM * 16)};
                         const vec<V> z = floats(raw);

@@ -39,7 +39,7 @@ candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices
 similar rows side by side.
 
 sddmm.csv: gradients of values (G · Bᵀ at the places of a matrix), ours in three dtypes, as `Sampled` is called; the
-libraries' as artifact/baselines/sddmm.py has them. Each result is held against float64: rel_err is the norm of the
+libraries' as sddmm.py beside this has them. Each result is held against float64: rel_err is the norm of the
 difference over the norm. Beside the real matrices there are random ones, whose rows are long.
 """
 
@@ -62,8 +62,9 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from artifact import command, registry
-from artifact.baselines import cusparse, sddmm
+from artifact.baselines import cusparse
 from artifact.measure import apart, device as gpu, matrices, records, verification
+from artifact.systems.async_sparse import sddmm
 from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, operands, windows

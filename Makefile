@@ -153,14 +153,13 @@ artifact: $(HTML) ## Everything: environment, every notebook executed, the book 
 # With a GPU, the book that is tested is drawn from the shipped records: the tests shall not wait for a full measurement.
 test: $(ENV) ## Build the book, then pass the tests (those that need a GPU or Chromium skip without)
 	@$(MAKE) --no-print-directory book $(if $(HAS_GPU),MODE=recorded BUILD=build/recorded)
-	$(if $(HAS_GPU),@export SPARSITY_BUILD=$(CURDIR)/build/recorded; $(call in_two_rounds,),$(PY) -m pytest --durations=20)
+	$(if $(HAS_GPU),SPARSITY_BUILD=$(CURDIR)/build/recorded $(PY) -m pytest $(ON_GPU),$(PY) -m pytest --durations=20)
 
-test-gpu: $(ENV) ## Only the tests that need a GPU, dealt out one by one; those of a library all to one process, which loads it once
-	@$(call in_two_rounds,gpu and ,--dist loadgroup)
+test-gpu: $(ENV) ## Only the tests that need a GPU
+	$(PY) -m pytest -m gpu $(ON_GPU)
 
-# Tests that measure want the GPU for themselves. Among the others they would make all processes wait, most of the time.
-in_two_rounds = status=0; $(PY) -m pytest -m '$(1)not (gpu and alone)' $(2) --durations=20 || status=$$?; \
-	$(PY) -m pytest -m 'gpu and alone' -n 0 --durations=20 || status=$$?; exit $$status
+# One by one, but those of a library all in one process, which loads it once, and those that measure in one at the end.
+ON_GPU := --dist loadgroup --no-loadscope-reorder --durations=20
 
 kick: ## Every notebook on one small shape per system, in build/kick
 	@echo "kick: every notebook, one small shape per system, into build/kick/notebooks"

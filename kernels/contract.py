@@ -47,12 +47,13 @@ class Kernel:
 class Operand(IntEnum):
     """An array that each call of a plan brings: what stands among a launch's arguments in place of its address.
 
-    A number, since binding asks how an address is aligned: as all that a plan hands on are, at multiples of 16 bytes.
+    A number, since binding asks how an address is aligned: as all that a plan hands on are, at multiples of 16 bytes,
+    but values at any of 4.
     """
 
     B = 0
     OUT = 16
-    VALUES = 32  #: A's, where they may change
+    VALUES = 36  #: A's, where they may change
 
 
 class Slot:

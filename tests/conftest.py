@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import secrets
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from kernels import jit, workspace
 
 #: Held for as long as a test runs: by all but those marked `alone` together, by one of these for itself.
 TURN = Path(tempfile.gettempdir()) / f"sparsity-on-trial-tests-{os.getuid()}"
+#: Bytes of a GPU that a process may keep for its next test.
+FREE = 2**30
 #: One process of several; with one alone there is nobody to wait for.
 SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 
@@ -39,6 +42,8 @@ def _nothing_is_loaded():
     jit._loaded.clear()
     jit.ready.cache_clear()
     workspace.config.cache_clear()
+    if "cupy" in sys.modules and (pool := sys.modules["cupy"].get_default_memory_pool()).free_bytes() > FREE:
+        pool.free_all_blocks()
 
 
 @functools.cache
@@ -70,9 +75,11 @@ def alone(item: pytest.Item) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The tuner's tests are races, so they are `alone` without being told."""
+    """The tuner's tests are races, so they are `alone` without being told. One process has all that are."""
     if item.path.stem == "test_tune_gpu" or item.path.stem.endswith("_family"):
         item.add_marker(pytest.mark.alone)
+    if alone(item):
+        item.add_marker(pytest.mark.xdist_group("alone"))
 
 
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out shall not look for a GPU

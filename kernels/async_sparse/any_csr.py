@@ -3,6 +3,7 @@
 "auto_fp32" chooses among kernels whose errors are as small as float32's: CUDA cores, and three products in TF32.
 "auto_tf32" also takes TF32, which holds 11 bits of a value: for operands that hold no more.
 "auto_half" is for B and C in 16 bits, and takes tensor cores where A's values have no more.
+"in_place" has those of "auto_fp32" that read A's entries where they lie, so that its values may change.
 
 The model: microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in
 model.csv were fitted to what artifact/systems/async_sparse/candidates*.csv hold, by `scripts.py` there: real matrices
@@ -28,6 +29,7 @@ from .subwarp import Subwarp
 from .windows import HALF_SOURCE, SHORT_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
 Config = Union | Windows | Subwarp
+IN_PLACE = "in_place"
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 #: Candidates that are tried, beside the fastest of each kind of kernel that is not among them: a model that is wrong
 #: about a kind is wrong about all of it.
@@ -241,12 +243,20 @@ def fits(config: Config, problem: Problem, device) -> bool:
     return jit.arch_of(device) in TARGETS and taken
 
 
+def reads_in_place(config: Config) -> bool:
+    """Whether it multiplies A's values where they are: other kernels have copies, in groups or in another order."""
+    return not isinstance(config, Windows) and config.rows == 1 and not config.order
+
+
 def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Config]:
     """Return what takes the problem, the best first by the model.
 
     at_a_glance: which looks at few numbers of A, and leaves out what is costly to make of it.
     """
-    of = statistics(problem.device().a, at_a_glance)
+    in_place = accuracy == IN_PLACE
+    of = statistics(problem.device().a, at_a_glance or in_place)
+    if in_place:
+        return [c for c in ranked("fp32", of, problem.n) if reads_in_place(c)]
     cheap = of.ascending or not at_a_glance
     every = (c for c in ranked(accuracy, of, problem.n) if cheap or getattr(c, "rows", 0) == 1)
     windows_fit = cache(lambda exact: fits(Windows(exact=exact), problem, device))  # A's values are looked at once
@@ -289,10 +299,10 @@ FAMILIES = {
     name: Family(
         prepare_config,
         partial(candidates, accuracy=accuracy),
-        fits,
+        (lambda config, problem, device: reads_in_place(config)) if accuracy == IN_PLACE else fits,
         partial(tune, accuracy=accuracy),
         CHOICES,
         partial(key, accuracy=accuracy),
     )
-    for name, accuracy in ACCURACIES.items()
+    for name, accuracy in (*ACCURACIES.items(), (IN_PLACE, IN_PLACE))
 }

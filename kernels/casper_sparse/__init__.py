@@ -1,11 +1,10 @@
 """casperSPARSE: FP32 CSR x dense, a warp per row (Hastor et al.), and the ladder from there."""
 
-from .launch import BASELINES, FAMILIES, TRIED, VARIANTS, entry, prepare
+from .launch import BASELINES, TRIED, VARIANTS, entry, prepare
 from .operands import problem, problem_from_csr, sweeps
 
 __all__ = [
     "BASELINES",
-    "FAMILIES",
     "TRIED",
     "VARIANTS",
     "prepare",

@@ -5,14 +5,13 @@ group of lanes keeps. Which variant is the fastest depends on the matrix: `candi
 """
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .. import autotune
 from ..autotune import Rounds
-from ..contract import Family, Kernel, Launch, PreparedKernel, Problem, require, step, timed
+from ..contract import Kernel, Launch, PreparedKernel, Problem, require, step, timed
 from ..formats import csr
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_module
@@ -34,7 +33,6 @@ SHARED_ROWS = (1, 2, 4, 8)  # rows that a group of eight lanes keeps in register
 MOST = 2**31 - 4096
 #: What `auto` tries; where two are equal, the one with the least preprocessing.
 TRIED = ("in_flight", "any_n", "l2_panels", "rows_per_warp", "split_rows", "shared_tiles")
-IN_PLACE = TRIED[:-1]  #: those that read A's values where they are: shared_tiles has a copy
 ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=40, factor=3)
 #: Constants of the cost model that sizes the groups of shared_tiles, for one SM; read off an H200.
 #: Elsewhere they choose less well, not wrongly; `auto` still measures against the other variants.
@@ -310,7 +308,16 @@ def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     if m == 0:  # nothing to compute, and some kernels divide by the number of row blocks
         return Launch(variant, [], problem.device().c)
     if variant == "auto":
-        winner = _tuned(problem, device, candidates(problem, device))
+        names, rows = candidates(problem, device), best_rows(problem, device) if problem.nnz else SHARED_ROWS[-1]
+        winner = autotune.tune(
+            problem,
+            names,
+            lambda p, name: prepare(name, p, device),
+            (lambda p: prepare("scalar", p, device),),
+            device,
+            ROUNDS,
+            [(VARIANTS[name].source, entry(name, n, rows)) for name in names],
+        )
         winner.bound.name, winner.bound.prepare_ms = variant, winner.spent_ms
         return winner.bound
     why_not = why_not_shared_tiles(problem, device) if variant == "shared_tiles" else ""
@@ -358,26 +365,3 @@ def candidates(problem: Problem, device) -> list[str]:
     """Those of `TRIED` that take the problem."""
     tiles = problem.n % 4 == 0 and not why_not_shared_tiles(problem, device)
     return [name for name in TRIED if tiles or name != "shared_tiles"]
-
-
-def _tuned(p: Problem, device, names: Sequence[str]) -> autotune.Winner:
-    rows = best_rows(p, device) if p.nnz else SHARED_ROWS[-1]
-    return autotune.tune(
-        p,
-        names,
-        lambda p, name: prepare(name, p, device),
-        (lambda p: prepare("scalar", p, device),),
-        device,
-        ROUNDS,
-        [(VARIANTS[name].source, entry(name, p.n, rows)) for name in names],
-    )
-
-
-FAMILIES = {
-    "in_place": Family(
-        prepare=lambda _, p, device, name: prepare(name, p, device),
-        candidates=lambda p, device: ["split_rows"],
-        fits=lambda name, p, device: name in IN_PLACE,
-        tune=lambda p, device: _tuned(p, device, IN_PLACE),
-    )
-}

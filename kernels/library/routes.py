@@ -71,7 +71,7 @@ class Route:
 
 
 _GROUPS = Route("async_sparse", "auto_fp32", "float32")
-_IN_PLACE = Route("casper_sparse", "in_place", "float32", in_place=True)
+_IN_PLACE = Route("async_sparse", "in_place", "float32", in_place=True)
 _VECTORS = Route("nm_spmm", "auto", "float32", turned=True)
 _ANY = ("CC", "CF", "FC", "FF")
 
@@ -164,7 +164,7 @@ def multiplication(way: Route, n: int, xp=None) -> Multiplication:
     if xp is None:
         b, c = Slot(Operand.B, (k, n), kind, b_order), Slot(Operand.OUT, (m, n), kind, out_order)
         if way.in_place:
-            a = replace(a, val=Slot(Operand.VALUES, a.val.shape, a.val.dtype))
+            a = replace(a, val=Slot(Operand.VALUES, a.val.shape, a.val.dtype), facts=intake.facts_of(a))
     else:
         numbers = splitmix.uniform(splitmix.key(0, _B), k * n, way.numbers, xp)
         b, c = _laid(numbers, k, n, b_order), _laid(xp.zeros(m * n, kind), m, n, out_order)
@@ -208,10 +208,8 @@ def choose(way: Route, p: Multiplication, device, trials=None) -> tuple[Any, str
         now = jit.nvrtc_version()
         noted = f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {now} compiles it"
         return kept.config, noted if kept.nvrtc != now else ""
-    if trials is None or not family.tune:
+    if trials is None or not key:
         return family.likely(p, device), ""
-    if not key:
-        return family.tune(trials(), device).config, ""
     return autotune.choose(family.choices, key, device, fits=fits, make=lambda: family.tune(trials(), device))[0], ""
 
 
@@ -248,7 +246,6 @@ def written(way: Route, choice: str, p: Multiplication, device):
 #:
 #:     CSR       union_rows, union_half   groups of rows cut into three parts or more    unless `in_order`
 #:               windows                  windows likewise: of x + y + z the order counts    unless `in_order`
-#:               split_rows               rows cut into three items or more    `in_order`: rows stay whole
 #:               wcsr, the source's       windows cut into three tasks or more    `in_order`: windows stay whole
 #:
 #: Everything else repeats its bits, subwarp too, whose parts of a row are added up in one order always. Blocks that
@@ -261,21 +258,18 @@ def written(way: Route, choice: str, p: Multiplication, device):
 #:
 #: The order does depend on the configuration, which trials may choose anew (`Plan.choice` tells), on the number of
 #: columns, and where tiles are shared out among SMs on the GPU.
-#:
-#: Of casper_sparse, whose configurations are names: adds by atomics -> the same with rows whole.
-WHOLE = {"split_rows": "in_flight"}
 
 
 def in_order(config: Any) -> Any:
     """Return a configuration whose every launch gives the same bits: this one, or the same that adds up in one order.
 
-    config: of a family of `autotune.Choices`, of wcsr, or the name of one of casper_sparse's kernels.
+    config: of a family of `autotune.Choices`, of wcsr, or the name of a kernel.
     """
     if isinstance(config, Union | Windows):
         return config if config.chunk == 0 else replace(config, in_order=True)
     if isinstance(config, WcsrTile):
         return replace(config, chunk=0)
-    return WHOLE.get(config, config) if isinstance(config, str) else config
+    return config
 
 
 # ---------------------------------------------------------------- what each family of GPUs multiplies with

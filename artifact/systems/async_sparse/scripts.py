@@ -11,6 +11,7 @@ SPARSITY_MATRICES; to fit, neither:
     python -m artifact.systems.async_sparse.scripts candidates [FILE] candidates.csv anew
     python -m artifact.systems.async_sparse.scripts few [FILE]        candidates_few.csv anew
     python -m artifact.systems.async_sparse.scripts half [FILE]       candidates_half.csv anew
+    python -m artifact.systems.async_sparse.scripts sddmm [FILE]      sddmm.csv anew
     python -m artifact.systems.async_sparse.scripts fit               `kernels/async_sparse/model.csv` from these
 
 Medians of launches in turns, cold L2.
@@ -36,6 +37,10 @@ candidates_few.csv: the same of few columns, and cuSPARSE's for a vector where t
 candidates_half.csv: the same in bfloat16, and the algorithm of cuSPARSE's that is right in it;
 candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices, in their given order and with
 similar rows side by side.
+
+sddmm.csv: gradients of values (G · Bᵀ at the places of a matrix), ours in three dtypes, as `Sampled` is called; the
+libraries' as sddmm.py beside this has them. Each result is held against float64: rel_err is the norm of the
+difference over the norm. Beside the real matrices there are random ones, whose rows are long.
 """
 
 import io
@@ -53,11 +58,13 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from artifact import command, registry
 from artifact.baselines import cusparse
-from artifact.measure import apart, device as gpu, matrices, records
+from artifact.measure import apart, device as gpu, matrices, records, verification
+from artifact.systems.async_sparse import sddmm
 from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, operands, windows
@@ -65,21 +72,24 @@ from kernels.async_sparse.windows import Union
 from kernels.autotune import choices, knobs, search
 from kernels.contract import Problem
 from kernels.distributed import generate
-from kernels.formats import csr
+from kernels.formats import csr, half
+from kernels.lazy import cupy
 from kernels.library.routes import in_order
 
 HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
     HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
 )
-CANDIDATES, FEW, HALF, STATISTICS = (
-    HERE / f"{name}.csv" for name in ("candidates", "candidates_few", "candidates_half", "candidate_matrices")
+CANDIDATES, FEW, HALF, STATISTICS, SDDMM = (
+    HERE / f"{name}.csv" for name in ("candidates", "candidates_few", "candidates_half", "candidate_matrices", "sddmm")
 )
 #: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
 #: after, while a warp had up to eight tasks whatever was in them, before `windows.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74
+#: Of SDDMM: columns, and rows and densities of the random matrices.
+SAMPLED_COLUMNS, ROWS, DENSITIES = (16, 32, 64, 128, 256), 4096, (0.01, 0.03, 0.1, 0.3)
 FEW_COLUMNS, HALF_COLUMNS = (1, 2, 3, 4, 7, 8, 16, 32, 41, 64, 128), (16, 64, 128, 256, 1024)
 #: Way of the library -> dtype of the problem.
 DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
@@ -284,6 +294,53 @@ def neighbours(device: Any) -> Iterator[tuple]:
         yield side, COUNTED_WIDTH, most, *(f"{x:.6g}" for x in counted(said.splitlines()))
 
 
+# ---------------------------------------------------------------- gradients of values
+
+
+def faster(df: pd.DataFrame) -> pd.DataFrame:
+    """Return for each point of sddmm.csv the time of the fastest library over ours: float32, bfloat16, float16.
+
+    16 bits are held against cuSPARSE in float16.
+    """
+    at = ["matrix", "nnz", "n"]
+    ours, theirs = (df[(df["contender"] == "ours") == mine] for mine in (True, False))
+    best = theirs.groupby([*at, "dtype"])["us"].min().unstack()
+    mine = ours.set_index([*at, "dtype"])["us"].unstack()
+    return mine.rdiv(best.assign(bfloat16=best["float16"]))[["float32", "bfloat16", "float16"]].reset_index()
+
+
+def sampled(device: Any, launches: int = 9) -> Iterator[tuple]:
+    """Measure the rows of sddmm.csv: about two minutes on an H100. Raises ValueError where a result is wrong."""
+    rng = np.random.default_rng(SEED)
+    drawn = ((f"random {x:.0%}", sp.random_array((ROWS, ROWS), density=x, rng=rng, format="csr")) for x in DENSITIES)
+    every = (*real(listed=False), *((name, csr.from_scipy(x)) for name, x in drawn))
+    for (name, host), n in product(every, SAMPLED_COLUMNS):
+        a = csr.to_device(host)
+        made, bounds = library.Sampled(a, device), dict[tuple[str, str], Any]()
+        # Multiples of 1/32 below 4, which all dtypes hold.
+        full = [cupy.asarray((rng.integers(-127, 128, (size, n)) / 32).astype(np.float32)) for size in (a.m, a.k)]
+        short = [x.astype(np.float16) for x in full]
+        for pair in (full, short):
+            bounds |= {(f"cusparse {x}", pair[0].dtype.name): sddmm.prepare(x, a, *pair) for x in sddmm.ORDERS}
+        bounds["torch", "float32"] = sddmm.prepare_torch(a, *full)
+        for dtype in ("float32", *half.DTYPES):
+            pair = full if dtype == "float32" else [half.from_dense(x, dtype) for x in full]
+            bounds["ours", dtype] = sddmm.prepare_ours(made, *pair)
+        right, errors, stream = sddmm.reference(a, *full), {}, device.create_stream()
+        for key, bound in bounds.items():
+            bound.launch(stream)
+            stream.sync()
+            x = bound.result()
+            x = half.to_dense(x) if isinstance(x, half.Half) else x
+            errors[key] = float(cupy.linalg.norm(x - right) / cupy.linalg.norm(right))
+            if not errors[key] <= verification.LIMITS[key[1]].rel_err:
+                raise ValueError(f"SDDMM by {' in '.join(key)} is off by {errors[key]:.1e} on {name} at n={n}")
+        for key, us in search.race(bounds, device, launches).items():
+            yield name, a.m, a.k, a.nnz, n, key[1], key[0], f"{us:.2f}", f"{errors[key]:.1e}"
+        for bound in bounds.values():
+            bound.close()
+
+
 # ---------------------------------------------------------------- the model of times
 
 
@@ -423,6 +480,7 @@ SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
     "matrices": (STATISTICS, f"matrix m k nnz longest {_COLUMNS}", known, pd.DataFrame),
     "candidates": (CANDIDATES, "matrix n config us", candidates, pd.DataFrame),
     "few": (FEW, "matrix n config us", partial(candidates, sizes=FEW_COLUMNS), pd.DataFrame),
+    "sddmm": (SDDMM, "matrix m k nnz n dtype contender us rel_err", sampled, faster),
     "half": (HALF, "matrix n config us", partial(candidates, sizes=HALF_COLUMNS, accuracy="half"), pd.DataFrame),
 }
 #: And the others; the last is for ncu alone.

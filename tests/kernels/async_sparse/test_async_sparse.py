@@ -688,7 +688,6 @@ def test_every_family_has_configurations_that_repeat(kept):
     for config in (Union(), Windows()):
         assert in_order(config) != config and "in_order" not in autotune.knobs(config)
     assert in_order(Union(chunk=0)) == Union(chunk=0), "whole rows"
-    assert [in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
 
 
 #: Files that add float32 to memory in the order in which blocks come; what else counts in whole numbers.

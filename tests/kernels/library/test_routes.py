@@ -16,7 +16,7 @@ from refused import says
 
 from artifact import paths
 from artifact.measure import records
-from kernels import async_sparse, autotune, casper_sparse, gpu, jit, nm_spmm, padding, tensor_core_24
+from kernels import async_sparse, autotune, gpu, jit, nm_spmm, padding, tensor_core_24
 from kernels.async_sparse import any_csr, windows
 from kernels.contract import Operand
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
@@ -24,7 +24,7 @@ from kernels.library import dense, operands, routes
 
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
 PORTABLE = gpu.Portable(H200)
-SYSTEMS = {x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)}
+SYSTEMS = {x.__name__.rpartition(".")[2]: x for x in (async_sparse, nm_spmm, tensor_core_24)}
 
 
 @pytest.fixture(autouse=True)
@@ -244,10 +244,9 @@ def test_a_choice_that_another_compiler_made_counts_and_is_told_of(nvrtc, monkey
     assert found == config and (f"NVRTC {nvrtc}" in note) == bool(note) == (nvrtc == "12.0")
 
 
-def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with_a_copy_of_them(
-    monkeypatch,
-):
+def test_values_that_change_are_tried_with_what_reads_them_where_they_lie(monkeypatch, tmp_path):
     tried = []
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
 
     def tune(problem, names, prepare, references, device, rounds, jobs):
         tried.append((names, jobs))
@@ -258,7 +257,7 @@ def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with
     p = routes.multiplication(made, 128, np)
     assert routes.choose(made, p, A100, lambda: p)[0] == tried[-1][0][-1]
     ((kept, jobs),) = tried
-    assert set(casper_sparse.launch.candidates(p, A100)) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
+    assert kept and all(c.rows == 1 and not c.order for c in kept) and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
 
@@ -284,7 +283,6 @@ def routed() -> dict[str, list[tuple]]:
         "CSR 16 bits": [*half_, *((source, entry.replace("BF16", "F16")) for source, entry in half_)],
         "2:4": _of_variant(tensor_core_24, "mma_sp"),
         "N:M float32": _of_variant(nm_spmm, "wide"),
-        "values that change": _of_variant(casper_sparse, "split_rows"),
         "around them": [
             (padding.SOURCE, padding.ENTRIES[16]),
             (dense.SOURCE, f"combine<{dense.DTYPES['bfloat16'][0]}>"),

@@ -23,21 +23,26 @@ from ..autotune import Choices, Rounds
 from ..contract import Family, Kernel, Problem, require
 from ..formats import half, intake
 from ..formats.csr import Csr
-from . import planning, subwarp, windows
+from . import heads, planning, subwarp, windows
 from .family import DTYPES, HERE, TARGETS, dtype_of, prepare_config
+from .heads import Heads
 from .subwarp import Subwarp
 from .windows import HALF_SOURCE, SHORT_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
-Config = Union | Windows | Subwarp
+Config = Union | Windows | Subwarp | Heads
 IN_PLACE = "in_place"
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 #: Candidates that are tried, beside the fastest of each kind of kernel that is not among them: a model that is wrong
 #: about a kind is wrong about all of it.
 MOST, OTHERS = 5, 2
+#: … and of those where the fastest of cuSPARSE's algorithms is expected to take no longer: rows with heads, by columns
+#: of B that they are for at most.
+SHORT_US = 14.0
+SHORT = ((16, (Heads(), Heads(rounds=2))), (32, (Heads(), Heads(16))), (128, (Heads(32), Heads(16))))
 #: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
 #: a check of the winner; it and the reference on whole numbers.
 ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1, hot_s=0.0)
-LAUNCHES = 2 + (MOST + OTHERS) * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
+LAUNCHES = 2 + (MOST + OTHERS + max(len(of) for _, of in SHORT)) * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
 
 HEIGHTS = intake.HEIGHTS  #: rows of a window or group
 FILE = HERE / "model.csv"
@@ -103,8 +108,10 @@ CHOICES: Choices[Config] = Choices(
     "async_sparse/csr",
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
-    {"union": Union, "windows": Windows, "subwarp": Subwarp},
-    lambda config: [UNION_SOURCE, HALF_SOURCE, SOURCE, SHORT_SOURCE, subwarp.SOURCE],
+    {"union": Union, "windows": Windows, "subwarp": Subwarp, "heads": Heads},
+    lambda config: (
+        [UNION_SOURCE, HALF_SOURCE, SOURCE, SHORT_SOURCE, subwarp.SOURCE] + [heads.SOURCE] * isinstance(config, Heads)
+    ),
 )
 
 
@@ -270,10 +277,18 @@ def proposed(configs: Sequence[Config]) -> list[Config]:
     return first + [c for kind, c in others.items() if kind not in set(map(type, first))]
 
 
+def short(of: Statistics, n: int, dtype: str = "tf32") -> tuple[Heads, ...]:
+    """Return the rows with heads that are tried, where a launch takes as long as its chain of loads, else none."""
+    tried = next((configs for most, configs in SHORT if n <= most), ())
+    return tried if tried and library_us(of, n, dtype) <= SHORT_US else ()
+
+
 def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
     """Return the fastest of the candidates that are `proposed`, whose output is that of single rows."""
-    configs = proposed(candidates(problem, device, accuracy, False))
     dtype = dtype_of(problem.device().b)
+    configs = proposed(candidates(problem, device, accuracy, False))
+    kind = "bfloat16" if dtype in half.DTYPES else "tf32"  # whose weights there are
+    configs += short(statistics(problem.device().a, True), problem.n, kind)
     return autotune.tune(
         problem,
         configs,
@@ -287,8 +302,8 @@ def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
 
 def entry_of(config: Config, n: int, dtype: str = "tf32") -> tuple[Path, str]:
     """(source, template instantiation) of a configuration on n columns of B; dtype: of B, "tf32" for float32."""
-    if isinstance(config, Subwarp):
-        return subwarp.SOURCE, config.entry(n, dtype)
+    if isinstance(config, Subwarp | Heads):
+        return (heads if isinstance(config, Heads) else subwarp).SOURCE, config.entry(n, dtype)
     in_half = dtype in half.DTYPES
     if isinstance(config, Windows):
         return SHORT_SOURCE if in_half else SOURCE, config.entry(dtype)

@@ -9,7 +9,7 @@ from .. import autotune
 from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem, require, single, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import any_csr, family, published, subwarp, windows
+from . import any_csr, family, heads, published, subwarp, windows
 from .family import OneTile, Tile, Unit
 from .operands import BLOCK, SYSTEM
 
@@ -19,6 +19,7 @@ VARIANTS: dict[str, Kernel] = {
     **family.KERNELS,
     **windows.KERNELS,
     **subwarp.KERNELS,
+    **heads.KERNELS,
     **any_csr.KERNELS,
 }
 #: Configurations of variants that nobody tunes, and of trials.
@@ -28,8 +29,9 @@ _CONFIGS: dict[str, Any] = {
     "blocks_mma": Tile(0),
     **windows.CONFIGS,
     **subwarp.CONFIGS,
+    **heads.CONFIGS,
 }
-OF_CSR = {*windows.CONFIGS, *subwarp.CONFIGS, *any_csr.KERNELS}  #: what multiplies a matrix in CSR
+OF_CSR = {*windows.CONFIGS, *subwarp.CONFIGS, *heads.CONFIGS, *any_csr.KERNELS}  #: what multiplies a matrix in CSR
 
 
 def prepare(variant: str, problem: Problem, device) -> PreparedKernel:

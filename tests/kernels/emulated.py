@@ -19,7 +19,8 @@ import pytest
 from pretend import Array, Cupy, Strict, as_array
 
 from kernels import formats, gpu, jit, workspace
-from kernels.async_sparse import planning, subwarp
+from kernels.async_sparse import heads, planning, subwarp
+from kernels.async_sparse.heads import Heads
 from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.distributed import generate
@@ -37,6 +38,7 @@ FEW = tuple(
         *((1, 0, True, 1), (1, 16, False, 2)),
     )
 )
+HEADS = (Heads(), Heads(16), Heads(rounds=2))
 FEW_COLUMNS = ((1, "tf32"), (3, "tf32"), (8, "tf32"), (44, "tf32"), (8, "bfloat16"), (7, "float16"))
 #: Columns of dense matrices whose product is sampled; their dtype, that of what comes out, bytes of a number of theirs.
 SAMPLED_COLUMNS = (1, 3, 7, 16, 32, 41, 64, 100, 128, 256, 300)
@@ -75,6 +77,7 @@ ENTRIES = {
     )
     + ("sliced<float>", "sliced<unsigned short>"),
     subwarp.SOURCE: tuple(dict.fromkeys(config.entry(n, dtype) for n, dtype in FEW_COLUMNS for config in FEW)),
+    heads.SOURCE: tuple(dict.fromkeys(config.entry(n, dtype) for n, dtype in FEW_COLUMNS for config in HEADS)),
     half.SOURCE: tuple(f"{name}<{dtype}>" for name in ("to_bits", "not_held") for dtype in ("BF16", "F16")),
     direct.SAMPLED: tuple(
         dict.fromkeys(

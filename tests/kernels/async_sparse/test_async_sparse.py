@@ -178,7 +178,7 @@ def test_proposals_follow_the_matrix_and_take_few_launches():
     first = [any_csr.ranked("tf32", statistics_of(a, ""), 512)[0] for a in (lonely, csr.from_scipy(alike))]
     assert isinstance(first[0], Union) and isinstance(first[1], Windows) and first[1].window >= 16
     says(["'fp8'"], lambda: any_csr.ranked("fp8", statistics_of(lonely), 8))
-    assert any_csr.LAUNCHES <= 43
+    assert any_csr.LAUNCHES <= 53
 
 
 def test_groups_of_rows_in_no_order_are_proposed_to_trials_alone_and_keys_tell_accuracies_apart(device):

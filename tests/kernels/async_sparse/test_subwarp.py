@@ -9,7 +9,7 @@ from matrices import of_lengths, pattern
 from racing import H200
 
 from kernels import async_sparse as system
-from kernels.async_sparse import subwarp
+from kernels.async_sparse import heads, subwarp
 from kernels.formats import csr, half
 
 #: Rows that are cut, into few parts and many, beside short ones and empty ones.
@@ -26,10 +26,11 @@ def test_the_host_finds_every_product(pretended, which, n, dtype):
     c = p.device().c
     given = [x.astype(np.float64) for x in (csr.to_dense(p.host().a), read(p.host().b))]
     exact, near = np.matmul(*given), np.matmul(*map(np.abs, given)) + 1e-30
-    for config in emulated.FEW:
+    for config in emulated.FEW + emulated.HEADS:
+        source = subwarp.SOURCE if config in emulated.FEW else heads.SOURCE
         ((_, how, arguments),) = (bound := config.prepare("x", p, device)).steps  # whose arrays have to live
         for _ in range(1 + (which == "cut")):
             np.asarray(half.array_of(c)).view(np.uint8)[...] = 0xFF
-            emulated._enqueue(None, None, subwarp.SOURCE, config.entry(n, dtype), how.grid, how.block, *arguments)
+            emulated._enqueue(None, None, source, config.entry(n, dtype), how.grid, how.block, *arguments)
             off = np.abs(read(c) - exact) / near
             assert off.max(initial=0) < {"tf32": 1e-6, "bfloat16": 4e-3, "float16": 1e-3}[dtype], config

@@ -29,7 +29,8 @@ from .heads import Heads
 from .subwarp import Subwarp
 from .windows import HALF_SOURCE, SHORT_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
-Config = Union | Windows | Subwarp | Heads
+Config = Union | Windows | Subwarp
+Tried = Config | Heads  #: the model ranks all but the last
 IN_PLACE = "in_place"
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 #: Candidates that are tried, beside the fastest of each kind of kernel that is not among them: a model that is wrong
@@ -104,7 +105,7 @@ KERNELS: dict[str, Kernel] = {
     ),
 }
 
-CHOICES: Choices[Config] = Choices(
+CHOICES: Choices[Tried] = Choices(
     "async_sparse/csr",
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
@@ -241,7 +242,7 @@ def key(problem: Problem, accuracy: str) -> tuple:
     return problem.m, problem.n, problem.k, a.nnz, f"{intake.facts_of(a).fingerprint:016x}", kind
 
 
-def fits(config: Config, problem: Problem, device) -> bool:
+def fits(config: Tried, problem: Problem, device) -> bool:
     """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
     if not isinstance(config, Windows):
         return True
@@ -286,9 +287,10 @@ def short(of: Statistics, n: int, dtype: str = "tf32") -> tuple[Heads, ...]:
 def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
     """Return the fastest of the candidates that are `proposed`, whose output is that of single rows."""
     dtype = dtype_of(problem.device().b)
-    configs = proposed(candidates(problem, device, accuracy, False))
+    configs: list[Tried] = [*proposed(candidates(problem, device, accuracy, False))]
     kind = "bfloat16" if dtype in half.DTYPES else "tf32"  # whose weights there are
-    configs += short(statistics(problem.device().a, True), problem.n, kind)
+    if accuracy != IN_PLACE:  # heads hold values of their own
+        configs += short(statistics(problem.device().a, True), problem.n, kind)
     return autotune.tune(
         problem,
         configs,
@@ -300,7 +302,7 @@ def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
     )
 
 
-def entry_of(config: Config, n: int, dtype: str = "tf32") -> tuple[Path, str]:
+def entry_of(config: Tried, n: int, dtype: str = "tf32") -> tuple[Path, str]:
     """(source, template instantiation) of a configuration on n columns of B; dtype: of B, "tf32" for float32."""
     if isinstance(config, Subwarp | Heads):
         return (heads if isinstance(config, Heads) else subwarp).SOURCE, config.entry(n, dtype)

@@ -22,8 +22,8 @@ SOURCE = HERE / "heads.cu"
 QUAD = 4  #: entries that a slot multiplies at a time
 WARPS = 4  #: of a block: so that blocks of a small grid are spread evenly over SMs
 WHOLE = 4  #: quads of a slot at most in a row that is a warp's; longer rows have a block
-#: (float32 sums of a lane, blocks that share an SM): as many as registers allow.
-BLOCKS = ((4, 12), (8, 8), (12, 6), (16, 5))
+#: (32-bit words of a row of B that a lane loads, at most; blocks that share an SM): as many as registers allow.
+BLOCKS = ((4, 10), (8, 8), (12, 6), (16, 5))
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Heads:
     def entry(self, n: int, dtype: str = "tf32") -> str:
         """Return the template instantiation for n columns; dtype: of B, "tf32" for float32."""
         x = self.lanes(n, dtype)
-        blocks = next(blocks for sums, blocks in BLOCKS if x.vec * x.loads <= sums)
+        blocks = next(blocks for words, blocks in BLOCKS if max(x.vec, 4) * x.loads <= words)
         return instance("heads", "FLOAT32" if dtype == "tf32" else dtype, x.vec, x.loads, x.lanes, WARPS, blocks)
 
     def prepare(self, name: str, problem: Problem, device) -> Launch:

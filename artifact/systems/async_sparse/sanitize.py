@@ -9,7 +9,7 @@ import numpy as np
 from artifact.measure import verification
 from artifact.sanitize.cases import Case, Lab, here, normal, own, require_close, scattered
 from kernels import async_sparse as system
-from kernels.async_sparse import any_csr, family, layer, subwarp, windows
+from kernels.async_sparse import any_csr, family, heads, layer, subwarp, windows
 from kernels.formats import bcsr, half
 from kernels.lazy import cupy
 
@@ -23,7 +23,7 @@ def async_csr(lab: Lab) -> Iterable[Case]:
     every = _named(windows.CONFIGS)
     narrow = _named(("union_rows", "union_half"))
     few = {str(c): partial(c.prepare, "subwarp") for c in any_csr.POOLS["fp32"] if isinstance(c, subwarp.Subwarp)}
-    few |= _named(subwarp.CONFIGS)
+    few |= _named(subwarp.CONFIGS | heads.CONFIGS)
     for dtype, n, binds in (
         *(("float32", 264, every), ("tf32", 264, every), ("bfloat16", 100, every), ("float16", 264, every)),
         *(("float32", 6, narrow), ("float32", 7, narrow | few), ("float32", 48, few)),
@@ -34,7 +34,7 @@ def async_csr(lab: Lab) -> Iterable[Case]:
 
 def async_blocks(lab: Lab) -> Iterable[Case]:
     """Yield the kernels for blocks, as published and beyond, and a layer's."""
-    others = any_csr.KERNELS | windows.KERNELS | subwarp.KERNELS
+    others = any_csr.KERNELS | windows.KERNELS | subwarp.KERNELS | heads.KERNELS
     binds = {name: prepare for name, prepare in own(system).items() if name not in others}
     more = _named([*(f"opt5_n{n}" for n in (8, 56, 248)), *family.TRIALS])
     yield from lab.products(system.problem(200, 1104, 300, 0.3), binds | more)

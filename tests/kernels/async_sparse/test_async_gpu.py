@@ -12,7 +12,7 @@ from products import SEED, between, exact, launched
 
 from artifact.measure import verification
 from kernels import async_sparse as system, autotune, casper_sparse, gpu as gpus, jit
-from kernels.async_sparse import any_csr, family, launch, operands, published, subwarp, windows
+from kernels.async_sparse import any_csr, family, heads, launch, operands, published, subwarp, windows
 from kernels.async_sparse.family import Tile, Unit
 from kernels.async_sparse.subwarp import Subwarp
 from kernels.async_sparse.windows import Union, WcsrTile, Windows
@@ -175,6 +175,8 @@ GROUPS = [
     if rows * loads <= 8
 ]
 FEW = sorted({replace(c, rows=rows) for c in emulated.FEW for rows in subwarp.GROUP_HEIGHTS}, key=str)
+FEW += emulated.HEADS
+NARROW = (*subwarp.KERNELS, *heads.KERNELS)
 HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HALF_BLOCKS for chunk in (0, 32)]
 HALVES += [replace(c, order="similar" * (c.groups == 2)) for c in OURS if not c.exact]
 
@@ -187,7 +189,7 @@ def test_every_configuration_on_every_pattern(device, dtype, n):
     others = {"float32": GROUPS + [c for c in OURS if c.exact], "tf32": PUBLISHED + OURS}.get(dtype)
     configs = FEW + (others or HALVES + [WcsrTile(chunk=32)]) * (n in (1, 77, 260))
     if jit.arch_of(device) not in family.TARGETS:
-        configs = [c for c in configs if isinstance(c, Union | Subwarp)]
+        configs = [c for c in configs if not isinstance(c, Windows | WcsrTile)]
     for which in PATTERNS:
         p = of_matrix(pattern(which, SEED % 99), n, dtype)
         for config in configs:
@@ -228,15 +230,15 @@ def test_a_row_keeps_what_is_infinite_in_b_to_itself(device):
 
 @gpu
 @pytest.mark.parametrize(
-    "name", [*OF_BLOCKS, "wcsr", "windows", "windows_exact", "windows_half", "union_rows", "union_half", "subwarp"]
+    "name", [*OF_BLOCKS, "wcsr", "windows", "windows_exact", "windows_half", "union_rows", "union_half", *NARROW]
 )
 def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, name):
     """B and C lie between NaN; addresses that TMA can take and cannot, and then copies. Groups of rows read B four
     columns at a time, wherever it lies on 16 bytes."""
     usable(name, device)
-    of_csr = name in windows.KERNELS | subwarp.KERNELS
+    of_csr = name in windows.KERNELS or name in NARROW
     dtype = "bfloat16" if name in (*OF_BLOCKS, "union_half", "windows_half") else "tf32"
-    for shift in (0,) if name in ("union_rows", "union_half", "subwarp") else (0, 1):
+    for shift in (0,) if name in ("union_rows", "union_half", *NARROW) else (0, 1):
 
         def inside(p, shift=shift):
             ops = p.device()
@@ -264,7 +266,7 @@ def in_one_order() -> list:
     shapes = {(c.rows, c.loads, c.unroll) for c in any_csr.POOLS["fp32"] if isinstance(c, Union)}
     made = [Union(rows, 4, loads, unroll, chunk) for rows, loads, unroll in sorted(shapes) for chunk in (32, -1)]
     made += [Windows(window, 2, exact_, 32) for window in windows.HEIGHTS for exact_ in (False, True)]
-    made += [Subwarp(rows, columns=16) for rows in subwarp.GROUP_HEIGHTS]
+    made += [*(Subwarp(rows, columns=16) for rows in subwarp.GROUP_HEIGHTS), *emulated.HEADS]
     return [*made, Union(4, 1, chunk=32, order="similar"), WcsrTile(chunk=256), "split_rows", "shared_tiles"]
 
 
@@ -274,7 +276,7 @@ def test_sums_in_one_order_repeat_their_bits(device, config):
     """From two that are bound apart, beside something else that keeps L2 busy; A has rows of up to 200 parts."""
     import cupy
 
-    if not isinstance(config, (Union, Subwarp, str)) and jit.arch_of(device) not in family.TARGETS:
+    if isinstance(config, Windows | WcsrTile) and jit.arch_of(device) not in family.TARGETS:
         pytest.skip("this GPU has no wgmma")
     lengths = np.random.default_rng(SEED).integers(0, 12, 333)
     lengths[::33] = [32 * x - x % 3 for x in (2, 3, 4, 15, 16, 17, 32, 33, 100, 200, 7)]

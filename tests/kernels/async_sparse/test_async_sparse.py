@@ -178,6 +178,8 @@ def test_proposals_follow_the_matrix_and_take_few_launches():
     first = [any_csr.ranked("tf32", statistics_of(a, ""), 512)[0] for a in (lonely, csr.from_scipy(alike))]
     assert isinstance(first[0], Union) and isinstance(first[1], Windows) and first[1].window >= 16
     says(["'fp8'"], lambda: any_csr.ranked("fp8", statistics_of(lonely), 8))
+    tried = [any_csr.short(statistics_of(a, ""), n) for a in (lonely, csr.from_scipy(alike)) for n in (8, 64, 256)]
+    assert all(tried[:2]) and not any(tried[2::3])
     assert any_csr.LAUNCHES <= 53
 
 

@@ -251,9 +251,9 @@ def fits(config: Tried, problem: Problem, device) -> bool:
     return jit.arch_of(device) in TARGETS and taken
 
 
-def reads_in_place(config: Config) -> bool:
-    """Whether it multiplies A's values where they are: other kernels have copies, in groups or in another order."""
-    return not isinstance(config, Windows) and config.rows == 1 and not config.order
+def reads_in_place(config: Tried) -> bool:
+    """Whether it multiplies A's values where they are: others have copies, in groups, tables or another order."""
+    return not isinstance(config, Windows | Heads) and config.rows == 1 and not config.order
 
 
 def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Config]:

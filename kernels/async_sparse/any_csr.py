@@ -23,27 +23,34 @@ from ..autotune import Choices, Rounds
 from ..contract import Family, Kernel, Problem, require
 from ..formats import half, intake
 from ..formats.csr import Csr
-from . import heads, planning, subwarp, windows
+from . import heads, per_warp, planning, subwarp, windows
 from .family import DTYPES, HERE, TARGETS, dtype_of, prepare_config
 from .heads import Heads
+from .per_warp import PerWarp
 from .subwarp import Subwarp
 from .windows import HALF_SOURCE, SHORT_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
 Config = Union | Windows | Subwarp
-Tried = Config | Heads  #: the model ranks all but the last
+Tried = Config | Heads | PerWarp  #: the model ranks all but the last two
 IN_PLACE = "in_place"
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 #: Candidates that are tried, beside the fastest of each kind of kernel that is not among them: a model that is wrong
 #: about a kind is wrong about all of it.
 MOST, OTHERS = 5, 2
-#: … and of those where the fastest of cuSPARSE's algorithms is expected to take no longer: rows with heads, by columns
-#: of B that they are for at most.
+#: … and where the fastest of cuSPARSE's algorithms is expected to take no longer, rows with heads, by columns of B that
+#: they are for at most.
 SHORT_US = 14.0
-SHORT = ((16, (Heads(), Heads(rounds=2))), (32, (Heads(), Heads(16))), (128, (Heads(32), Heads(16))))
+SHORT = (
+    *((16, (Heads(), Heads(rounds=2))), (32, (Heads(), Heads(16)))),
+    *((64, (Heads(32, 2), Heads(16))), (128, (Heads(32, 2), Heads(rounds=2)))),
+)
+#: … and where no row is so many times as long as the average, rows side by side.
+EVEN, SIDE_BY_SIDE = 4, (PerWarp(32), PerWarp(128))
 #: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
 #: a check of the winner; it and the reference on whole numbers.
 ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1, hot_s=0.0)
-LAUNCHES = 2 + (MOST + OTHERS + max(len(of) for _, of in SHORT)) * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
+MORE = max(len(of) for _, of in SHORT) + len(SIDE_BY_SIDE)
+LAUNCHES = 2 + (MOST + OTHERS + MORE) * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
 
 HEIGHTS = intake.HEIGHTS  #: rows of a window or group
 FILE = HERE / "model.csv"
@@ -109,10 +116,12 @@ CHOICES: Choices[Tried] = Choices(
     "async_sparse/csr",
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
-    {"union": Union, "windows": Windows, "subwarp": Subwarp, "heads": Heads},
-    lambda config: (
-        [UNION_SOURCE, HALF_SOURCE, SOURCE, SHORT_SOURCE, subwarp.SOURCE] + [heads.SOURCE] * isinstance(config, Heads)
-    ),
+    {"union": Union, "windows": Windows, "subwarp": Subwarp, "heads": Heads, "per_warp": PerWarp},
+    lambda config: [
+        *(UNION_SOURCE, HALF_SOURCE, SOURCE, SHORT_SOURCE, subwarp.SOURCE),
+        *[heads.SOURCE] * isinstance(config, Heads),
+        *[per_warp.SOURCE] * isinstance(config, PerWarp),
+    ],
 )
 
 
@@ -244,9 +253,9 @@ def key(problem: Problem, accuracy: str) -> tuple:
 
 def fits(config: Tried, problem: Problem, device) -> bool:
     """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
-    if not isinstance(config, Windows):
-        return True
     a, dtype = problem.device().a, dtype_of(problem.device().b)
+    if not isinstance(config, Windows):
+        return dtype not in half.DTYPES or not isinstance(config, PerWarp)
     taken = half.first_not_held(a.val, dtype) is None if dtype in half.DTYPES else not config.exact or windows.splits(a)
     return jit.arch_of(device) in TARGETS and taken
 
@@ -284,13 +293,20 @@ def short(of: Statistics, n: int, dtype: str = "tf32") -> tuple[Heads, ...]:
     return tried if tried and library_us(of, n, dtype) <= SHORT_US else ()
 
 
+def side_by_side(of: Statistics, n: int, dtype: str = "tf32") -> tuple[PerWarp, ...]:
+    """Return the rows side by side that are tried, where a warp's are about as long, else none."""
+    even = n <= FEW and of.longest * of.m <= EVEN * of.nnz and dtype not in half.DTYPES
+    return SIDE_BY_SIDE[: 1 + (n > SIDE_BY_SIDE[0].columns)] if even else ()  # of few columns both are one
+
+
 def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
     """Return the fastest of the candidates that are `proposed`, whose output is that of single rows."""
-    dtype = dtype_of(problem.device().b)
+    dtype, of = dtype_of(problem.device().b), statistics(problem.device().a, at_a_glance=True)
     configs: list[Tried] = [*proposed(candidates(problem, device, accuracy, False))]
+    configs += side_by_side(of, problem.n, dtype)
     kind = "bfloat16" if dtype in half.DTYPES else "tf32"  # whose weights there are
     if accuracy != IN_PLACE:  # heads hold values of their own
-        configs += short(statistics(problem.device().a, True), problem.n, kind)
+        configs += short(of, problem.n, kind)
     return autotune.tune(
         problem,
         configs,
@@ -304,8 +320,8 @@ def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
 
 def entry_of(config: Tried, n: int, dtype: str = "tf32") -> tuple[Path, str]:
     """(source, template instantiation) of a configuration on n columns of B; dtype: of B, "tf32" for float32."""
-    if isinstance(config, Subwarp | Heads):
-        return (heads if isinstance(config, Heads) else subwarp).SOURCE, config.entry(n, dtype)
+    if isinstance(config, Subwarp | Heads | PerWarp):
+        return {Subwarp: subwarp, Heads: heads, PerWarp: per_warp}[type(config)].SOURCE, config.entry(n, dtype)
     in_half = dtype in half.DTYPES
     if isinstance(config, Windows):
         return SHORT_SOURCE if in_half else SOURCE, config.entry(dtype)

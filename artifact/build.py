@@ -186,7 +186,9 @@ def book(notebooks: Path, target: Path) -> None:
             raise BuildError("the book does not build without warnings: see the lines above")
         for page in html.glob("*.html"):
             text, files = sources.linked(page.read_text(encoding="utf-8"), page.stem)
-            for path, content in ({page.name: text} | files).items():
+            # The front page is called as the book is.
+            once = re.sub(r"<title>(.+) &#8212; \1</title>", r"<title>\1</title>", text)
+            for path, content in ({page.name: once} | files).items():
                 records.write_text(html / path, content)
         # DataTables, of the package itables, as base64: a page that is opened as a file may import a module from a blob
         # and not from beside it.
@@ -215,7 +217,8 @@ def contents() -> dict[str, Any]:
 def _as_page(executed: Path, page: Path) -> None:
     """Copy an executed notebook, with the parameters that it ran with in place of the defaults.
 
-    Nothing of when and how long is kept: the same records make the same page, byte for byte.
+    Cells with the tag "found" come before the first section: what they say needs all that was measured. Nothing of when
+    and how long is kept: the same records make the same page, byte for byte.
     """
     import nbformat
 
@@ -228,6 +231,9 @@ def _as_page(executed: Path, page: Path) -> None:
         # The front page has no room for what was found; whoever sees it shall see it.
         "injected-parameters": "remove-cell" if page.stem == "index" else "hide-input",
     }
+    found, others = ([x for x in notebook.cells if ("found" in x.metadata.get("tags", [])) == y] for y in (True, False))
+    begin = next((i for i, cell in enumerate(others) if cell.source.startswith("## ")), len(others))
+    notebook.cells = [*others[:begin], *found, *others[begin:]]
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = type(cell.metadata)(tags=[*tags, *(more[tag] for tag in tags if tag in more)])

@@ -27,8 +27,11 @@ def notebook(*cells: tuple[str, list[str]]) -> nbformat.NotebookNode:
     return made
 
 
-def test_page_shows_the_parameters_that_were_used(tmp_path):
-    executed = notebook(("seed = 0", ["parameters"]), ("seed = 7", ["injected-parameters"]), ("seed", ["hide-input"]))
+def test_page_shows_the_parameters_that_were_used_and_first_what_was_found(tmp_path):
+    executed = notebook(
+        *(("seed = 0", ["parameters"]), ("seed = 7", ["injected-parameters"]), ("seed", ["hide-input"])),
+        *(("## The format", []), ("## What we found", ["found"])),
+    )
     html = '<a href="../figures/room/name.csv">data</a>'
     executed.cells[2].outputs = [nbformat.v4.new_output("display_data", {"text/html": html})]
     nbformat.write(executed, tmp_path / "in.ipynb")
@@ -39,6 +42,8 @@ def test_page_shows_the_parameters_that_were_used(tmp_path):
         ["parameters", "remove-cell"],
         ["injected-parameters", "hide-input"],
         ["hide-input"],
+        ["found"],
+        [],
     ]
     assert page.cells[2].outputs[0].data["text/html"] == html.replace("../", "")
 

@@ -19,7 +19,8 @@
 //
 // Expected on H100, in clocks of an SM: shared memory, or instructions of a warp, four in a clock,
 // a place; beside it a piece is 20 clocks and a row of G from L2. What sddmm waits for L2 a place
-// stands last: with few places a piece it is faster.
+// stands last: with few places a piece it is faster. As measured, panels take 1.7 times as long
+// beside it as these say.
 //
 //     n                    16     32     64    128    256
 //     float32  place      0.5    1.0    2.0    4.0    8.0

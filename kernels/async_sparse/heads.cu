@@ -1,18 +1,18 @@
 // heads: a product of few non-zeros, which takes as long as its chain of trips to memory. CUDA
 // cores, float32 sums, a B of few columns.
 //
-// Rows are multiplied as in subwarp.cu: LANES lanes hold the columns of a row of B, and a slot of so
-// many lanes multiplies a quad, four entries of a row, at a time; a team of slots has a row. There
-// the chain is row or task → columns and values → B, from an L2 that holds nothing of them 0.7 us
-// each. Here slot i of the grid finds its first quad at place i of a table, beside the number of its
-// row, so that the chain is head → B:
+// Rows are multiplied as in subwarp.cu: LANES lanes hold the columns of a row of B, and a slot of
+// so many lanes multiplies a quad, four entries of a row, at a time; a team of slots has a row.
+// There the chain is row or task → columns and values → B, 0.7 us each from an L2 that holds
+// nothing of them. Here slot i of the grid finds its first quad at place i of a table, beside the
+// number of its row, so that the chain is head → B:
 //
 //   heads   row, next quad, past the last, slots │ 4 columns │ 4 values     of slot 0
 //           …                                                              of slot 1
 //   quads   4 columns │ 4 values                                           what rows have beyond
 //
-// B and quads come from DRAM meanwhile: all blocks together ask L2 for them, a line each thread, and
-// each block for as many as the others, so that nobody's own loads wait behind those of all.
+// B and quads come from DRAM meanwhile: all blocks together ask L2 for them, a line each thread,
+// and each block for as many as the others, so that nobody's own loads wait behind those of all.
 //
 // Teams of a warp have as many slots. Long rows have all those of a block. Sums are added up in one
 // order.

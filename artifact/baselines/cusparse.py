@@ -305,15 +305,8 @@ def _prepare(
 ) -> tuple[tuple, Any]:
     """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
     data = data_type(dtype_of(c))
-
-    def dense(array) -> int:
-        by_rows = array.flags.c_contiguous
-        order = int(cusparse.Order.ROW if by_rows else cusparse.Order.COL)
-        made = cusparse.create_dn_mat(*array.shape, array.shape[by_rows], array.data.ptr, data, order)
-        return owned(stack, cusparse.destroy_dn_mat, made)
-
     mat_a = owned(stack, cusparse.destroy_sp_mat, describe(data))
-    mat_b, mat_c = dense(array_of(b).T if transpose else array_of(b)), dense(array_of(c))
+    mat_b, mat_c = (dense_matrix(x, data, stack) for x in (array_of(b).T if transpose else array_of(b), array_of(c)))
     as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
     matrices = ALPHA.ctypes.data, mat_a, mat_b, BETA.ctypes.data, mat_c
     # The library has no other compute type for these than float32.
@@ -323,6 +316,17 @@ def _prepare(
     if preprocess:
         cusparse.sp_mm_preprocess(*call, buffer.data.ptr)
     return (*call, buffer.data.ptr), buffer
+
+
+def dense_matrix(array, data: int, stack: ExitStack) -> int:
+    """Return the descriptor of a matrix without gaps, row-major or column-major, which the stack destroys.
+
+    data: member of cudaDataType.
+    """
+    by_rows = array.flags.c_contiguous
+    order = int(cusparse.Order.ROW if by_rows else cusparse.Order.COL)
+    made = cusparse.create_dn_mat(*array.shape, array.shape[by_rows], array.data.ptr, data, order)
+    return owned(stack, cusparse.destroy_dn_mat, made)
 
 
 # ---------------------------------------------------------------- blocks

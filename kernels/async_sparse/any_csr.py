@@ -251,8 +251,13 @@ def key(problem: Problem, accuracy: str) -> tuple:
     return problem.m, problem.n, problem.k, a.nnz, f"{intake.facts_of(a).fingerprint:016x}", kind
 
 
-def fits(config: Tried, problem: Problem, device) -> bool:
-    """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
+def fits(config: Tried, problem: Problem, device, accuracy: str = "") -> bool:
+    """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern.
+
+    accuracy: "in_place" where these may change; else one of `POOLS`, or any.
+    """
+    if accuracy == IN_PLACE and not reads_in_place(config):
+        return False
     a, dtype = problem.device().a, dtype_of(problem.device().b)
     if not isinstance(config, Windows):
         return dtype not in half.DTYPES or not isinstance(config, PerWarp)
@@ -293,9 +298,9 @@ def short(of: Statistics, n: int, dtype: str = "tf32") -> tuple[Heads, ...]:
     return tried if tried and library_us(of, n, dtype) <= SHORT_US else ()
 
 
-def side_by_side(of: Statistics, n: int, dtype: str = "tf32") -> tuple[PerWarp, ...]:
+def side_by_side(of: Statistics, n: int) -> tuple[PerWarp, ...]:
     """Return the rows side by side that are tried, where a warp's are about as long, else none."""
-    even = n <= FEW and of.longest * of.m <= EVEN * of.nnz and dtype not in half.DTYPES
+    even = n <= FEW and of.longest * of.m <= EVEN * of.nnz
     return SIDE_BY_SIDE[: 1 + (n > SIDE_BY_SIDE[0].columns)] if even else ()  # of few columns both are one
 
 
@@ -303,10 +308,9 @@ def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
     """Return the fastest of the candidates that are `proposed`, whose output is that of single rows."""
     dtype, of = dtype_of(problem.device().b), statistics(problem.device().a, at_a_glance=True)
     configs: list[Tried] = [*proposed(candidates(problem, device, accuracy, False))]
-    configs += side_by_side(of, problem.n, dtype)
     kind = "bfloat16" if dtype in half.DTYPES else "tf32"  # whose weights there are
-    if accuracy != IN_PLACE:  # heads hold values of their own
-        configs += short(of, problem.n, kind)
+    more: list[Tried] = [*side_by_side(of, problem.n), *short(of, problem.n, kind)]
+    configs += [c for c in more if fits(c, problem, device, accuracy)]
     return autotune.tune(
         problem,
         configs,
@@ -332,7 +336,7 @@ FAMILIES = {
     name: Family(
         prepare_config,
         partial(candidates, accuracy=accuracy),
-        (lambda config, problem, device: reads_in_place(config)) if accuracy == IN_PLACE else fits,
+        partial(fits, accuracy=accuracy),
         partial(tune, accuracy=accuracy),
         CHOICES,
         partial(key, accuracy=accuracy),

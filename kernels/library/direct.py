@@ -9,6 +9,7 @@ sddmm  what training asks of A's values, and sddmm_panels where many places of a
 """
 
 import sys
+from functools import cache
 from math import ceil, inf
 from typing import Any, NamedTuple
 
@@ -243,14 +244,16 @@ class Sampled:
         self._row, self._column = csr.rows(a).astype(np.int32), a.col_idx
         if a.nnz and a.col_idx.data.ptr % 16:  # four at once
             self._column = a.col_idx.copy()
-        self._shared, blocks = (
+        shared, blocks = (
             getattr(device.properties, name) for name in ("max_shared_memory_per_block_optin", "multiprocessor_count")
         )
         # Of rows of B of 1024 bytes at most, 512 and 256.
-        narrow = self._shared // (4 * MOST_LANES * HELD) // 32 * 32
+        narrow = shared // (4 * MOST_LANES * HELD) // 32 * 32
         many = a.nnz * 4 * MOST_LANES * HELD / L2 > OF_A_BLOCK * blocks  # else blocks are not worth it for any n
         cuts = [Pieces.of(a, self._row, times * narrow, blocks) for times in (1, 2, 4) if many]
-        self._pieces = [x for x in cuts if x is not None]
+        pieces = [x for x in cuts if x is not None]
+        #: n, bytes of a number and its `Staged`: the `quickest` pieces. Training asks for one again and again.
+        self._quickest = cache(lambda n, size, near: quickest(pieces, a.nnz, n, near, size, shared))
         device.sync()  # they are there, whatever stream comes next
 
     def __call__(self, g, b, dtype: str = "", out=None):
@@ -304,7 +307,7 @@ class Sampled:
                 f"at most and begin at multiples of {size} bytes: copy them"
             )
         near = staged(n, size, left.ptr, right.ptr)
-        pieces = near and quickest(self._pieces, nnz, n, near, size, self._shared)
+        pieces = near and self._quickest(n, size, near)
         given = self._column.data.ptr, left.ptr, right.ptr, to.ptr
         with current.opened(ordinal):
             flow = workspace.stream_at(dense.current(b, ordinal), self.device)

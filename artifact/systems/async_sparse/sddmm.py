@@ -20,7 +20,7 @@ from artifact.baselines._library import (
     owned,
     refusing,
 )
-from artifact.baselines.cusparse import pointers
+from artifact.baselines.cusparse import dense_matrix, pointers
 from kernels.contract import timed
 from kernels.formats import csr
 from kernels.formats.csr import Csr
@@ -45,10 +45,7 @@ def prepare(order: str, a: Csr, g: Any, b: Any) -> PreparedKernel:
         handle = owned(stack, cusparse.destroy, cusparse.create())
         where = a.row_ptr.data.ptr, a.col_idx.data.ptr, out.data.ptr, *pointers(a)[3:]
         mat_c = owned(stack, cusparse.destroy_sp_mat, cusparse.create_csr(m, k, a.nnz, *where, data))
-        laid, lies = int(cusparse.Order.ROW), int(cusparse.Order.ROW if by_rows else cusparse.Order.COL)
-        mat_g = owned(stack, cusparse.destroy_dn_mat, cusparse.create_dn_mat(m, n, n, g.data.ptr, data, laid))
-        shape = (k, n) if by_rows else (n, k)
-        mat_b = owned(stack, cusparse.destroy_dn_mat, cusparse.create_dn_mat(*shape, n, b.data.ptr, data, lies))
+        mat_g, mat_b = (dense_matrix(x, data, stack) for x in (g, b if by_rows else b.T))
         as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
         call = (
             *(
